@@ -1,0 +1,53 @@
+package layout
+
+// Checkpoint is what a checkpoint reader (layout/gguf) found in a model's
+// files: where each routed expert's tensors lie. It is plain data; opening
+// files is up to whoever uses it (Build, OpenInPlace).
+type Checkpoint struct {
+	Format       string // "gguf"
+	Name         string // the model's own name
+	Architecture string // as the checkpoint says: "qwen3moe"
+	Shape        Shape
+	Files        []CheckpointFile  // shards, in order
+	Layers       []CheckpointLayer // one for each MoE layer, in execution order
+	RestBytes    int64             // tensor bytes that are not routed experts: they stay resident
+}
+
+// CheckpointFile is one shard.
+type CheckpointFile struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"`
+	// Header is the SHA-256, in hex, of everything before the tensor data.
+	Header string `json:"header"`
+}
+
+// CheckpointLayer holds the expert tensors of one layer in the order the layer
+// consumes them.
+type CheckpointLayer struct {
+	Tensors []ExpertTensor
+}
+
+// ExpertTensor is one projection of all experts of a layer. Stacked in one
+// tensor, expert e lies at Offset + e*Projection.Bytes of File; otherwise Each
+// lists one span an expert.
+type ExpertTensor struct {
+	Projection
+	Source string // the tensor's name in the checkpoint
+	File   int
+	Offset int64
+	Each   []Span // nil when stacked
+}
+
+// Span is a range of one of the checkpoint's files.
+type Span struct {
+	File          int
+	Offset, Bytes int64
+}
+
+// Span is where expert e's part of the tensor lies.
+func (t *ExpertTensor) Span(e int) Span {
+	if t.Each != nil {
+		return t.Each[e]
+	}
+	return Span{File: t.File, Offset: t.Offset + int64(e)*t.Bytes, Bytes: t.Bytes}
+}

@@ -1,0 +1,68 @@
+package layout
+
+import (
+	"io/fs"
+)
+
+// FS is the seam through which this module reads files: the operating system
+// (OS), memory (internal/memfs), and faults on purpose (internal/faultfs).
+// Names are paths in the operating system's form. Safe for concurrent use.
+type FS interface {
+	// Open opens a file for reading. With mode Direct it tries to bypass the
+	// page cache and proves that this works; where it does not, the file is
+	// opened buffered and says so (File.Direct).
+	Open(name string, mode Mode) (File, error)
+	Stat(name string) (fs.FileInfo, error)
+	ReadDir(name string) ([]fs.DirEntry, error)
+}
+
+// Mode says how a file is read.
+type Mode uint8
+
+const (
+	Buffered Mode = iota // through the page cache
+	Direct               // around it, where the file system allows
+)
+
+// File is a file open for reading. ReadAt may be called from several
+// goroutines. On a direct file the address of p, the offset and the length
+// must keep Direct()'s alignment; anything else is an error, never a wrong read.
+// ReadAt returns fewer bytes than asked only with an error (io.EOF at the end).
+type File interface {
+	ReadAt(p []byte, off int64) (int, error)
+	Size() int64
+	// Direct reports the alignment that direct reads need, or the zero value
+	// where reads go through the page cache.
+	Direct() Alignment
+	Close() error
+}
+
+// Alignment is what direct reads need of a buffer's address and of a file
+// offset and length, in bytes, each a power of two. Zero means buffered.
+type Alignment struct {
+	Memory, Offset int
+}
+
+// WriteFS is the part of a file system that building a store needs.
+type WriteFS interface {
+	FS
+	// Create makes a new file; it is an error if the name exists.
+	Create(name string) (WriteFile, error)
+	Mkdir(name string) error
+	// Rename replaces nothing: it is an error if newName exists.
+	Rename(oldName, newName string) error
+	// RemoveAll removes a file or folder with all it holds; nil if there is none.
+	RemoveAll(name string) error
+	// SyncDir makes the entries of a folder durable.
+	SyncDir(name string) error
+	// Free is the space in bytes that may still be written below dir.
+	Free(dir string) (int64, error)
+}
+
+// WriteFile is a file being written. WriteAt may be called from several goroutines.
+type WriteFile interface {
+	WriteAt(p []byte, off int64) (int, error)
+	ReadAt(p []byte, off int64) (int, error)
+	Sync() error
+	Close() error
+}

@@ -1,0 +1,59 @@
+package layout
+
+// Source says where the bytes of every expert lie, and holds the files open:
+// a Store, or a checkpoint opened in place. Safe for concurrent use.
+type Source interface {
+	Shape() Shape
+	// Lanes are the open files, one a device for a store. Read.Lane counts them.
+	Lanes() []Lane
+	// Record describes the projections of a layer's experts, in the order the
+	// layer consumes them. The slice is shared: do not change it.
+	Record(layer int) []Projection
+	// Locate writes into p what must be read for one expert, reusing p's slices.
+	Locate(id ExpertID, p *Placement) error
+	// SlotBytes is the largest Placement.Bytes of a layer's experts.
+	SlotBytes(layer int) int64
+	Close() error
+}
+
+// Lane is one open file of a source.
+type Lane struct {
+	Path string
+	File File
+}
+
+// Projection is one tensor of an expert.
+type Projection struct {
+	Name  string  `json:"name"`  // "gate", "up", "down", "gate_up"; side tensors "gate.bias" …
+	Type  string  `json:"type"`  // as the checkpoint names it: "Q8_0", "F16", "BF16" …
+	Dims  []int64 `json:"dims"`  // of one expert, fastest first, as GGUF lists them: [columns, rows]
+	Bytes int64   `json:"bytes"` // of one expert
+}
+
+// Placement is what must be read for one expert, and where its tensors then
+// lie in the slot that received it.
+type Placement struct {
+	Bytes int64  // slot bytes needed, a multiple of 4096
+	Reads []Read // in record order
+	Parts []Part // one for each projection of Source.Record
+}
+
+// Read is one contiguous range of one lane. Offset, Bytes and At keep the
+// lane's alignment (File.Direct), so that the range lands in the slot without
+// a copy: slot[At:At+Bytes].
+type Read struct {
+	Lane   int
+	Offset int64
+	Bytes  int64
+	At     int64
+	// Need is how many of Bytes must arrive: less than Bytes only where the
+	// aligned range reaches beyond the end of the file.
+	Need int64
+}
+
+// Part is where one projection lies in the slot.
+type Part struct {
+	At, Bytes int64
+	Sum       uint32 // CRC-32C of the bytes, if Summed
+	Summed    bool   // false in place: a checkpoint has no checksums
+}
