@@ -1,0 +1,131 @@
+package gguf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+
+	"outrider/layout"
+)
+
+// Limits on a header. The largest published ones (250,000 tokens and their
+// merges) take about 15 MiB; these leave an order of magnitude, and bound what
+// a hostile file can make the reader hold.
+const (
+	maxHeaderBytes = 256 << 20
+	maxStringBytes = 16 << 20
+	maxNameBytes   = 1 << 10
+	maxKeyBytes    = 1<<16 - 1
+	maxKeys        = 1 << 16
+	maxTensors     = 1 << 20
+	maxDims        = 4
+	maxAlignment   = 16 << 20
+
+	firstChunk = 64 << 10
+	lastChunk  = 4 << 20
+)
+
+// cursor walks over the start of a file, reading it in growing chunks as far
+// as it is asked to and never beyond. head holds the file's first bytes.
+type cursor struct {
+	file layout.File
+	path string
+	head []byte
+	pos  int64
+}
+
+func (c *cursor) left() int64 { return c.file.Size() - c.pos }
+
+func (c *cursor) fail(sentinel error, format string, args ...any) error {
+	return &FormatError{Path: c.path, Offset: c.pos, Reason: fmt.Sprintf(format, args...), Err: sentinel}
+}
+
+// need makes the next n bytes available in head.
+func (c *cursor) need(n int64, what string) error {
+	if n > c.left() {
+		return c.fail(ErrTruncated, "%s needs %d bytes, the file has %d left; get the file again", what, n, max(c.left(), 0))
+	}
+	end := c.pos + n
+	if end > maxHeaderBytes {
+		return c.fail(ErrDamaged, "%s reaches beyond the limit of a header, %d bytes", what, maxHeaderBytes)
+	}
+	for int64(len(c.head)) < end {
+		if err := c.grow(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *cursor) grow() error {
+	have := int64(len(c.head))
+	n := min(max(firstChunk, have), lastChunk, c.file.Size()-have)
+	c.head = slices.Grow(c.head, int(n))
+	got, err := c.file.ReadAt(c.head[have:have+n], have)
+	if int64(got) < n {
+		if err == nil {
+			err = io.ErrUnexpectedEOF
+		}
+		return fmt.Errorf("gguf: %s: read header at byte %d: %w", c.path, have, err)
+	}
+	c.head = c.head[:have+n]
+	return nil
+}
+
+func (c *cursor) take(n int64, what string) ([]byte, error) {
+	if err := c.need(n, what); err != nil {
+		return nil, err
+	}
+	b := c.head[c.pos : c.pos+n]
+	c.pos += n
+	return b, nil
+}
+
+func (c *cursor) u32(what string) (uint32, error) {
+	b, err := c.take(4, what)
+	if err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint32(b), nil
+}
+
+func (c *cursor) u64(what string) (uint64, error) {
+	b, err := c.take(8, what)
+	if err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint64(b), nil
+}
+
+// skipString steps over a string and returns where its text lies.
+func (c *cursor) skipString(limit int64, what string) (start, end int64, err error) {
+	at := c.pos
+	n, err := c.u64(what)
+	if err != nil {
+		return 0, 0, err
+	}
+	if n > uint64(limit) {
+		c.pos = at
+		return 0, 0, c.fail(ErrDamaged, "%s is a string of %d bytes, the limit is %d", what, n, limit)
+	}
+	if err := c.need(int64(n), what); err != nil {
+		return 0, 0, err
+	}
+	start = c.pos
+	c.pos += int64(n)
+	return start, c.pos, nil
+}
+
+func (c *cursor) name(limit int64, what string) (string, error) {
+	at := c.pos
+	start, end, err := c.skipString(limit, what)
+	if err != nil {
+		return "", err
+	}
+	if start == end {
+		c.pos = at
+		return "", c.fail(ErrDamaged, "%s is empty", what)
+	}
+	return string(c.head[start:end]), nil
+}

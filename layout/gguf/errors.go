@@ -1,0 +1,57 @@
+package gguf
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What can be wrong with a checkpoint; test with errors.Is. All but ErrNoTensor
+// arrive inside a *FormatError.
+var (
+	// ErrNotGGUF: the file does not start with GGUF's magic.
+	ErrNotGGUF = errors.New("not a GGUF file")
+	// ErrVersion: a GGUF file of a version or byte order that is not read here.
+	ErrVersion = errors.New("unsupported GGUF version")
+	// ErrTruncated: the file ends before what its header promises; most often
+	// an unfinished download.
+	ErrTruncated = errors.New("file is truncated")
+	// ErrDamaged: the header contradicts itself or breaks the format's rules.
+	ErrDamaged = errors.New("damaged GGUF header")
+	// ErrType: a tensor has a type whose size is not known here.
+	ErrType = errors.New("unknown tensor type")
+	// ErrSplit: the shards of a split model do not belong together.
+	ErrSplit = errors.New("shards do not fit together")
+	// ErrMissingShard: shards of a split model are not there.
+	ErrMissingShard = errors.New("shards are missing")
+	// ErrNoExperts: the model has no routed experts under a known name.
+	ErrNoExperts = errors.New("no routed experts found")
+	// ErrExperts: there are routed experts, but not complete records of equal
+	// make that fit the metadata.
+	ErrExperts = errors.New("expert tensors do not form records")
+	// ErrNoTensor: the checkpoint has no tensor of that name.
+	ErrNoTensor = errors.New("no such tensor")
+)
+
+// FormatError says which file is wrong, where, and how. It unwraps to one of
+// the package's sentinels.
+type FormatError struct {
+	Path   string
+	Offset int64 // in bytes from the start of Path; -1 where no place applies
+	Reason string
+	Err    error
+}
+
+// Error names the file, the kind of fault, the place and the reason.
+func (e *FormatError) Error() string {
+	if e.Offset < 0 {
+		return fmt.Sprintf("gguf: %s: %v: %s", e.Path, e.Err, e.Reason)
+	}
+	return fmt.Sprintf("gguf: %s: %v: at byte %d: %s", e.Path, e.Err, e.Offset, e.Reason)
+}
+
+// Unwrap gives the sentinel.
+func (e *FormatError) Unwrap() error { return e.Err }
+
+func wrong(sentinel error, path string, format string, args ...any) error {
+	return &FormatError{Path: path, Offset: -1, Reason: fmt.Sprintf(format, args...), Err: sentinel}
+}

@@ -1,0 +1,138 @@
+package gguf
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math/bits"
+
+	"outrider/layout"
+)
+
+const (
+	magic            = "GGUF"
+	fixedHeaderBytes = 24
+	defaultAlignment = 32
+	keyAlignment     = "general.alignment"
+)
+
+// shard is the parsed header of one file.
+type shard struct {
+	file    layout.CheckpointFile
+	version uint32
+	keys    []string
+	meta    map[string]Value
+	tensors []Tensor
+	said    int // split.tensors.count, -1 if absent; set by checkSplit
+}
+
+// readShard opens one file, reads its header, and closes it.
+func readShard(fsys layout.FS, path string) (*shard, error) {
+	file, err := fsys.Open(path, layout.Buffered)
+	if err != nil {
+		return nil, fmt.Errorf("gguf: open %s: %w", path, err)
+	}
+	s, err := parseShard(file, path)
+	if cerr := file.Close(); err == nil && cerr != nil {
+		err = fmt.Errorf("gguf: close %s: %w", path, cerr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func parseShard(file layout.File, path string) (*shard, error) {
+	c := &cursor{file: file, path: path}
+	s := &shard{file: layout.CheckpointFile{Path: path, Size: file.Size()}}
+	tensors, keys, err := s.parseFixed(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.parseMeta(c, keys); err != nil {
+		return nil, err
+	}
+	if err := s.parseTensors(c, tensors); err != nil {
+		return nil, err
+	}
+	align, err := s.alignment()
+	if err != nil {
+		return nil, err
+	}
+	// A shard with metadata only may end without the padding.
+	start := (c.pos + align - 1) / align * align
+	if len(s.tensors) == 0 {
+		start = min(start, file.Size())
+	}
+	if err := c.need(start-c.pos, "padding before the tensor data"); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(c.head[:start])
+	s.file.Header = hex.EncodeToString(sum[:])
+	if err := s.place(start, align); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// parseFixed reads magic, version and the two counts, in this order, and
+// checks the counts against what the file could hold.
+func (s *shard) parseFixed(c *cursor) (tensors, keys int, err error) {
+	n := min(int64(len(magic)), c.left())
+	start, err := c.take(n, "magic")
+	if err != nil {
+		return 0, 0, err
+	}
+	if !bytes.Equal(start, []byte(magic)) {
+		c.pos = 0
+		return 0, 0, c.fail(ErrNotGGUF, "it starts with %q, want %q", start, magic)
+	}
+	if s.version, err = c.u32("version"); err != nil {
+		return 0, 0, err
+	}
+	if v := bits.ReverseBytes32(s.version); v >= 1 && v < 1<<16 && s.version >= 1<<16 {
+		return 0, 0, c.fail(ErrVersion, "big-endian GGUF, not supported; convert the file to little-endian")
+	}
+	if s.version != 2 && s.version != 3 {
+		return 0, 0, c.fail(ErrVersion, "version %d, want 2 or 3; convert the model again with current tools", s.version)
+	}
+	if tensors, err = c.count("tensor count", maxTensors, 8+1+4+4+8); err != nil {
+		return 0, 0, err
+	}
+	if keys, err = c.count("metadata count", maxKeys, 8+1+4+1); err != nil {
+		return 0, 0, err
+	}
+	return tensors, keys, nil
+}
+
+// count reads the number of entries that take at least least bytes each.
+func (c *cursor) count(what string, limit uint64, least int64) (int, error) {
+	at := c.pos
+	n, err := c.u64(what)
+	if err != nil {
+		return 0, err
+	}
+	rest := max(c.file.Size()-fixedHeaderBytes, 0)
+	switch {
+	case n > limit:
+		c.pos = at
+		return 0, c.fail(ErrDamaged, "%s is %d, the limit is %d", what, n, limit)
+	case int64(n)*least > rest:
+		c.pos = at
+		return 0, c.fail(ErrTruncated, "%s is %d, which needs at least %d bytes, the file has %d; get the file again", what, n, int64(n)*least, rest)
+	}
+	return int(n), nil
+}
+
+func (s *shard) alignment() (int64, error) {
+	v, ok := s.meta[keyAlignment]
+	if !ok {
+		return defaultAlignment, nil
+	}
+	n, ok := v.Uint()
+	if !ok || n == 0 || n&(n-1) != 0 || n > maxAlignment {
+		return 0, wrong(ErrDamaged, s.file.Path, "%s is %v (%v), want a power of two up to %d", keyAlignment, v, v.Kind(), maxAlignment)
+	}
+	return int64(n), nil
+}
