@@ -1,0 +1,235 @@
+package experts
+
+import (
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"outrider/layout"
+)
+
+// TestConcurrent lets goroutines pin, fill, abort, release and lower the
+// budget at random. At every step the budget and the content of what is leased
+// are checked; at the end nothing may be left.
+func TestConcurrent(t *testing.T) {
+	rows := map[string]func() Memory{
+		"heap":    NewHeapMemory, // seen by the race detector
+		"default": func() Memory { return nil },
+	}
+	if m, err := NewFixedMemory(concurrentShape, concurrentBytes); err == nil {
+		_ = m.Close()
+		rows["fixed"] = func() Memory {
+			m, err := NewFixedMemory(concurrentShape, concurrentBytes)
+			if err != nil {
+				t.Fatalf("NewFixedMemory: got error %v", err)
+			}
+			return m
+		}
+	}
+	for name, memory := range rows {
+		for seed := range uint64(3) {
+			t.Run(name, func(t *testing.T) { runConcurrent(t, memory(), seed) })
+		}
+	}
+}
+
+var (
+	concurrentShape = layout.Shape{Layers: 3, Experts: 8, TopK: 2}
+	concurrentBytes = []int64{pageBytes, 3 * pageBytes, 2 * pageBytes}
+)
+
+func runConcurrent(t *testing.T, memory Memory, seed uint64) {
+	if memory != nil {
+		memory = &meter{Memory: memory, t: t, most: 24 * pageBytes}
+	}
+	c, err := New(Options{
+		Shape: concurrentShape, Bytes: concurrentBytes,
+		BudgetBytes: 24 * pageBytes, Memory: memory, Poison: true, Protect: 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for worker := range 6 {
+		w := randomWorker{c: c, t: t, random: rand.New(rand.NewPCG(seed, uint64(worker)))}
+		wg.Go(func() {
+			for range 1500 {
+				w.turn()
+				if s := c.Stats(); s.Used > 24*pageBytes || s.Peak > 24*pageBytes {
+					t.Errorf("seed %d: got %d used, peak %d; want at most %d", seed, s.Used, s.Peak, 24*pageBytes)
+					return
+				}
+			}
+			giveBack(t, w.held...)
+		})
+	}
+	wg.Go(func() {
+		random := rand.New(rand.NewPCG(seed, 99))
+		for range 100 {
+			n := 6 + random.Int64N(19)
+			if err := c.SetBudget(n * pageBytes); err != nil {
+				t.Errorf("SetBudget: got error %v", err)
+			}
+			c.Invalidate(random.IntN(concurrentShape.Layers))
+			c.Step()
+			runtime.Gosched()
+		}
+	})
+	wg.Wait()
+	if s := c.Stats(); s.Used > s.Budget || s.ReleasedTwice != 0 || s.Used != s.Evictable {
+		t.Errorf("seed %d, at rest: got %+v", seed, s)
+	}
+	checkEmpty(t, c)
+}
+
+// meter checks that what is lent never exceeds the budget.
+type meter struct {
+	Memory
+	t    *testing.T
+	most int64
+	lent atomic.Int64
+}
+
+func (m *meter) add(n int64) {
+	if got := m.lent.Add(n); got > m.most || got < 0 {
+		m.t.Errorf("memory: got %d bytes lent, want 0 to %d", got, m.most)
+	}
+}
+
+func (m *meter) Take(e layout.ExpertID, n int64) ([]byte, error) {
+	m.add(n)
+	return m.Memory.Take(e, n)
+}
+
+func (m *meter) Move(b []byte, e layout.ExpertID, n int64) ([]byte, error) {
+	more := n - int64(len(b))
+	m.add(max(0, more))
+	b, err := m.Memory.Move(b, e, n)
+	m.add(min(0, more))
+	return b, err
+}
+
+func (m *meter) Give(b []byte) {
+	m.Memory.Give(b)
+	m.add(-int64(len(b)))
+}
+
+func (m *meter) Close() error {
+	m.add(0)
+	if got := m.lent.Load(); got != 0 {
+		m.t.Errorf("memory closed with %d bytes lent, want 0", got)
+	}
+	return m.Memory.Close()
+}
+
+// randomWorker is one goroutine of TestConcurrent.
+type randomWorker struct {
+	c      *Cache
+	t      *testing.T
+	random *rand.Rand
+	held   []Lease
+}
+
+func (w *randomWorker) turn() {
+	e := w.c.shape.ID(w.random.IntN(w.c.shape.Count()))
+	if len(w.held) > 0 && w.random.IntN(2) == 0 {
+		i := w.random.IntN(len(w.held))
+		w.check(w.held[i])
+		giveBack(w.t, w.held[i])
+		w.held[i] = w.held[len(w.held)-1]
+		w.held = w.held[:len(w.held)-1]
+	}
+	if l, out := w.c.Pin(e); out.Resident() {
+		w.check(l)
+		w.held = append(w.held, l)
+		return
+	}
+	class := Class(w.random.IntN(2))
+	f, err := w.c.Begin(e, class, w.random.Float64()*3-1)
+	if err != nil {
+		if !errors.Is(err, ErrNoRoom) && !errors.Is(err, ErrNotWorth) && !errors.Is(err, ErrFilling) && !errors.Is(err, ErrResident) {
+			w.t.Errorf("Begin: got error %v", err)
+		}
+		return
+	}
+	write(f)
+	if w.random.IntN(5) == 0 {
+		if err := f.Abort(); err != nil {
+			w.t.Errorf("Abort: got error %v", err)
+		}
+		return
+	}
+	leases := make([]Lease, w.random.IntN(3))
+	if err := f.Commit([]layout.Part{{At: 0, Bytes: 10}}, leases); err != nil {
+		w.t.Errorf("Commit: got error %v", err)
+	}
+	w.held = append(w.held, leases...)
+}
+
+func (w *randomWorker) check(l Lease) {
+	if !whole(l) {
+		w.t.Errorf("lease of %v: got other bytes than were written", l.ID())
+	}
+}
+
+// TestCloseUnderWay closes while others fill and release, and checks that the
+// memory is closed once, after everything ended.
+func TestCloseUnderWay(t *testing.T) {
+	for range 50 {
+		mem := &closeOnce{Memory: NewHeapMemory()}
+		o := options(4)
+		o.Memory = mem
+		c, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for worker := range 4 {
+			wg.Go(func() {
+				for i := range 20 {
+					f, err := c.Begin(id(worker%2, (worker+i)%4), Demand, 0)
+					if err != nil {
+						continue
+					}
+					mem.use(t)
+					write(f)
+					leases := make([]Lease, 1)
+					if f.Commit(nil, leases) == nil {
+						mem.use(t)
+						giveBack(t, leases...)
+					}
+				}
+			})
+		}
+		wg.Go(func() {
+			if err := c.Close(); err != nil {
+				t.Errorf("Close: got error %v", err)
+			}
+		})
+		wg.Wait()
+		if got := mem.closed.Load(); got != 1 {
+			t.Fatalf("memory: got closed %d times, want once", got)
+		}
+		checkEmpty(t, c)
+	}
+}
+
+// closeOnce is a Memory that knows whether it is closed.
+type closeOnce struct {
+	Memory
+	closed atomic.Int32
+}
+
+func (m *closeOnce) Close() error {
+	m.closed.Add(1)
+	return m.Memory.Close()
+}
+
+func (m *closeOnce) use(t *testing.T) {
+	if m.closed.Load() != 0 {
+		t.Errorf("memory: got closed with a fill or a lease held")
+	}
+}

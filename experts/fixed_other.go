@@ -1,0 +1,24 @@
+//go:build !linux
+
+package experts
+
+import (
+	"errors"
+	"fmt"
+
+	"outrider/layout"
+)
+
+var _ Memory = (*FixedMemory)(nil)
+
+// FixedMemory gives each expert one address for the whole run. It exists on
+// Linux only.
+type FixedMemory struct{ heapMemory }
+
+// NewFixedMemory always fails here with errors.ErrUnsupported.
+func NewFixedMemory(layout.Shape, []int64) (*FixedMemory, error) {
+	return nil, fmt.Errorf("experts: fixed addresses need Linux: %w", errors.ErrUnsupported)
+}
+
+// Stack is nil here.
+func (*FixedMemory) Stack(int) []byte { return nil }
