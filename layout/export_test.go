@@ -1,0 +1,44 @@
+package layout
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// What the external tests and fuzz targets need of the decoders.
+
+// DecodeManifest decodes the bytes of a manifest.json.
+func DecodeManifest(data []byte) (*Manifest, error) { return decodeManifest("manifest.json", data) }
+
+// Encode returns the bytes of a manifest with a fresh checksum.
+func (m *Manifest) Encode() ([]byte, error) { return m.encode() }
+
+// SealManifest returns changed manifest bytes with the end and the checksum of
+// a whole one.
+func SealManifest(data []byte) []byte {
+	data = bytes.TrimRight(data, "\n} \t\r")
+	if at := bytes.LastIndex(data, []byte(`"manifest_crc32c"`)); at >= 0 {
+		data = data[:at]
+	}
+	data = append(bytes.Clone(data), `"manifest_crc32c": "`...)
+	return append(append(data, hexSum(crc32.Checksum(data, castagnoli))...), manifestTail...)
+}
+
+// DecodeIndex decodes the bytes of an index.bin.
+func DecodeIndex(data []byte, m *Manifest) error {
+	_, err := decodeIndex("index.bin", data, m)
+	return err
+}
+
+// SealIndex gives changed index bytes right checksums, in the manifest too.
+func SealIndex(data []byte, m *Manifest) {
+	if len(data) < indexHeaderSize+indexTrailer {
+		return
+	}
+	binary.LittleEndian.PutUint32(data[60:], crc32.Checksum(data[:60], castagnoli))
+	end := len(data) - indexTrailer
+	sum := crc32.Checksum(data[:end], castagnoli)
+	binary.LittleEndian.PutUint32(data[end:], sum)
+	m.Index = ManifestIndex{Size: int64(len(data)), Sum: hexSum(sum)}
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package layout
+
+import "os"
+
+func openDirect(string) (File, string, error) {
+	return nil, "direct reads are not implemented on this system", nil
+}
+
+func dropPages(*os.File, int64, int64) {}
+
+func renameNoReplace(oldName, newName string) error { return renameChecked(oldName, newName) }

@@ -1,0 +1,115 @@
+package layout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// maxDamages bounds the list in a report; findings beyond it are counted.
+const maxDamages = 1000
+
+// VerifyOptions say what to verify.
+type VerifyOptions struct {
+	FS  FS     // nil means OS()
+	Dir string // the store's folder
+	// Source is the checkpoint to compare the tensors with byte for byte; nil
+	// compares checksums only.
+	Source *Checkpoint
+	// Progress is told how many of the store's bytes have been read. It may be
+	// called from several goroutines at once; nil means nobody asks.
+	Progress func(done, total int64)
+	// Parallel is the number of records read at a time, at most 32; 0 means 4.
+	Parallel int
+}
+
+// VerifyReport is what Verify found.
+type VerifyReport struct {
+	ID           string // of the store
+	Records      int    // records read
+	Bytes        int64  // bytes of all lanes
+	PaddingBytes int64
+	Compared     bool // with a checkpoint, byte for byte
+	// Damages are the findings, in no particular order, at most 1000 of them.
+	Damages []Damage
+	// Found counts all findings.
+	Found int
+}
+
+// OK reports that nothing is wrong.
+func (r *VerifyReport) OK() bool { return r.Found == 0 }
+
+// Verify reads a whole store, around the page cache where possible, and checks
+// bounds, checksums and padding, and with a checkpoint every tensor byte.
+// Damaged or unreadable records are findings of the report, not errors: an
+// error means that the store could not be opened (as OpenStore), that the
+// checkpoint does not belong to it (ErrSourceChanged) or could not be read, or
+// that ctx ended. It uses less than 64 MiB for buffers.
+func Verify(ctx context.Context, opts VerifyOptions) (*VerifyReport, error) {
+	if opts.FS == nil {
+		opts.FS = OS()
+	}
+	store, err := OpenStore(opts.FS, opts.Dir, Direct)
+	if err != nil {
+		return nil, err
+	}
+	report, err := verify(ctx, store, opts)
+	return report, errors.Join(err, store.Close())
+}
+
+func verify(ctx context.Context, store *Store, opts VerifyOptions) (*VerifyReport, error) {
+	m := store.manifest
+	report := &VerifyReport{ID: m.ID, Records: store.table.rows(), PaddingBytes: m.PaddingBytes, Compared: opts.Source != nil}
+	for _, size := range store.sizes {
+		report.Bytes += size
+	}
+	workers := workersFor(opts.Parallel)
+	s := newScanner(store.table, store.open.lanes, store.sizes, chunkFor(workers), &meter{total: report.Bytes, tell: opts.Progress})
+	if opts.Source != nil {
+		var err error
+		if s.source, err = newSpanReader(opts.FS, opts.Source, store.table); err != nil {
+			return nil, err
+		}
+		defer s.source.close()
+	}
+	var c collector
+	if err := s.all(ctx, workers, func(found []Damage) error { c.add(found); return nil }); err != nil {
+		return nil, fmt.Errorf("layout: verify %s: %w", store.dir, err)
+	}
+	report.Damages, report.Found = c.kept, c.found
+	return report, nil
+}
+
+// all checks every record and gap, and hands over what each one has wrong with it.
+func (s *scanner) all(ctx context.Context, workers int, found func([]Damage) error) error {
+	gaps := s.table.gaps(s.sizes)
+	rows := s.table.rows()
+	return eachRow(ctx, workers, rows+len(gaps), s.buffers, func(ctx context.Context, b *scanBuffers, i int) error {
+		var damages []Damage
+		var err error
+		if i < rows {
+			damages, err = s.record(ctx, b, i)
+		} else {
+			damages, err = s.gap(ctx, b, gaps[i-rows])
+		}
+		if err != nil || len(damages) == 0 {
+			return err
+		}
+		return found(damages)
+	})
+}
+
+// collector gathers findings from several workers.
+type collector struct {
+	mu    sync.Mutex
+	kept  []Damage
+	found int
+}
+
+func (c *collector) add(found []Damage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.found += len(found)
+	c.kept = append(c.kept, found[:min(len(found), maxDamages-len(c.kept))]...)
+}
