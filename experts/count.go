@@ -13,7 +13,7 @@ type TableStats struct {
 	Evictions int64 // experts dropped, for whatever reason
 	Useful    int64 // speculative reads that were resident at their first use
 	Wasted    int64 // speculative reads dropped unused
-	Displaced int64 // thrown out for a speculative read and then demanded before being loaded again
+	Displaced int64 // thrown out for a speculative read and demanded within one cycle of the layers, before being loaded again
 }
 
 type counters struct {

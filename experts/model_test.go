@@ -141,10 +141,15 @@ func (m *model) begin(e layout.ExpertID, class Class, own float64) ([]layout.Exp
 	}
 	for _, v := range victims {
 		m.evict(v)
-		m.experts[v].thrown = class == Speculative
+		if m.experts[v].thrown = class == Speculative; class == Speculative {
+			m.experts[v].used = m.step
+		}
 	}
-	if class == Demand && x.thrown {
+	if class == Demand && x.thrown && m.step-x.used <= int64(m.shape.Layers) {
 		m.displaced++
+	}
+	if class == Speculative && x.thrown {
+		x.used = never
 	}
 	x.state, x.unused, x.thrown = "filling", class == Speculative, false
 	if class == Demand {
@@ -155,7 +160,7 @@ func (m *model) begin(e layout.ExpertID, class Class, own float64) ([]layout.Exp
 }
 
 func (m *model) use(x *modelExpert) Outcome {
-	if x.thrown {
+	if x.thrown && m.step-x.used <= int64(m.shape.Layers) {
 		m.displaced++
 	}
 	unused := x.unused

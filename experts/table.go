@@ -47,7 +47,7 @@ type Table struct {
 
 // entry is the state of one expert.
 type entry struct {
-	used  int64 // step of the last demand use, or never
+	used  int64 // step of the last demand use, or never; of an expert thrown out, the step of that
 	pins  int32
 	state state
 	flags flags
@@ -114,10 +114,7 @@ const maxSlotBytes = 1 << 38
 func (t *Table) Use(id layout.ExpertID) Outcome {
 	ord := t.shape.Ordinal(id)
 	e := &t.entries[ord]
-	if e.flags&thrown != 0 {
-		e.flags &^= thrown
-		t.count.displaced++
-	}
+	t.countDisplaced(e)
 	wasUnused := e.flags&unused != 0
 	t.markUsed(id, e)
 	switch {
@@ -207,17 +204,31 @@ func (t *Table) Begin(id layout.ExpertID, class Class, own float64) ([]layout.Ex
 	t.count.filling += need
 	t.count.peak = max(t.count.peak, t.count.live+t.count.held)
 	if class == Speculative {
+		if e.flags&thrown != 0 {
+			e.used = never // it was no demand's
+		}
 		e.flags = unused
 		t.count.speculative += need
 		t.touch(id)
 		return t.victims, nil
 	}
-	if e.flags&thrown != 0 {
-		t.count.displaced++
-	}
+	t.countDisplaced(e)
 	e.flags = 0
 	t.markUsed(id, e)
 	return t.victims, nil
+}
+
+// countDisplaced counts an expert that a demand wants soon after it was thrown
+// out for a speculative read: within one cycle of the layers. Later, it would
+// most likely have gone anyway.
+func (t *Table) countDisplaced(e *entry) {
+	if e.flags&thrown == 0 {
+		return
+	}
+	e.flags &^= thrown
+	if t.step-e.used <= int64(t.shape.Layers) {
+		t.count.displaced++
+	}
 }
 
 // Commit turns an expert in flight into a resident one with the given number

@@ -51,6 +51,9 @@ func (t *Table) makeRoom(need int64, class Class, own float64) error {
 		t.entries[t.shape.Ordinal(v)].flags &^= chosen
 		t.join(v)
 		t.drop(v, mark)
+		if mark != 0 {
+			t.entries[t.shape.Ordinal(v)].used = t.step
+		}
 	}
 	return nil
 }

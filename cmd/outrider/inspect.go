@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+
+	"outrider/layout"
+)
+
+type inspectCmd struct {
+	Path string `arg:"" help:"A store's folder, or a GGUF file (any shard of a split one)."`
+}
+
+func (inspectCmd) Help() string {
+	return "Reads headers and the index only, and changes nothing." + statusHelp
+}
+
+// inspection is what --json prints.
+type inspection struct {
+	Kind         string            `json:"kind"` // "store" or "checkpoint"
+	Path         string            `json:"path"`
+	ID           string            `json:"id,omitempty"`
+	Model        string            `json:"model"`
+	Architecture string            `json:"architecture"`
+	Layers       int               `json:"layers"`
+	LayerIDs     []int             `json:"layer_ids,omitempty"`
+	Experts      int               `json:"experts"`
+	TopK         int               `json:"top_k"`
+	Records      []inspectedRecord `json:"records"`
+	ExpertBytes  int64             `json:"expert_bytes"`
+	RestBytes    int64             `json:"rest_bytes"`
+	MemoryBytes  int64             `json:"memory_bytes"` // all experts resident
+	FloorBytes   int64             `json:"floor_bytes"`
+	CycleBytes   int64             `json:"cycle_bytes"`
+	Align        int64             `json:"align,omitempty"`
+	PaddingBytes int64             `json:"padding_bytes,omitempty"`
+	Order        string            `json:"order,omitempty"`
+	Lanes        []inspectedLane   `json:"lanes"`
+	Format       string            `json:"checkpoint_format"`
+	Checkpoint   []inspectedFile   `json:"checkpoint_files,omitempty"`
+}
+
+// inspectedRecord is what the experts of a run of layers consist of.
+type inspectedRecord struct {
+	FirstLayer  int                 `json:"first_layer"`
+	LastLayer   int                 `json:"last_layer"`
+	Bytes       int64               `json:"bytes"` // of one expert, without padding
+	Projections []layout.Projection `json:"projections"`
+}
+
+type inspectedLane struct {
+	Path   string  `json:"path"`
+	Size   int64   `json:"size"`
+	Weight float64 `json:"weight,omitempty"`
+	Direct bool    `json:"direct"`
+	// DirectAlign is what direct reads of the lane need, in bytes.
+	DirectAlign int    `json:"direct_align,omitempty"`
+	Fallback    string `json:"fallback,omitempty"` // why reads are buffered
+}
+
+type inspectedFile struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"`
+}
+
+// Run prints what a store or a checkpoint is.
+func (c *inspectCmd) Run(_ context.Context, a *app) error {
+	m, err := openModel(layout.OS(), c.Path, layout.Direct)
+	if err != nil {
+		return err
+	}
+	defer m.source.Close() // nothing was written
+	report := inspect(m)
+	return a.print(report, report.writeTo)
+}
+
+func inspect(m *model) *inspection {
+	shape := m.source.Shape()
+	r := &inspection{
+		Kind: "checkpoint", Path: m.path, Model: m.name, Architecture: m.arch, Format: m.format,
+		Layers: shape.Layers, LayerIDs: shape.LayerIDs, Experts: shape.Experts, TopK: shape.TopK,
+		RestBytes: m.restBytes, MemoryBytes: m.slotBytes(),
+	}
+	r.FloorBytes, r.CycleBytes = m.floor()
+	r.addRecords(m.source)
+	for i, lane := range m.source.Lanes() {
+		direct := lane.File.Direct()
+		l := inspectedLane{
+			Path: lane.Path, Size: lane.File.Size(), Direct: direct != layout.Alignment{},
+			DirectAlign: max(direct.Memory, direct.Offset), Fallback: layout.FallbackReason(lane.File),
+		}
+		if m.store != nil {
+			l.Weight = m.store.Manifest().Lanes[i].Weight
+		}
+		r.Lanes = append(r.Lanes, l)
+	}
+	if m.store != nil {
+		manifest := m.store.Manifest()
+		r.Kind, r.ID, r.Align, r.PaddingBytes, r.Order = "store", manifest.ID, manifest.Align, manifest.PaddingBytes, manifest.Order
+		for _, f := range m.checkpoint {
+			r.Checkpoint = append(r.Checkpoint, inspectedFile{Path: f.Path, Size: f.Size})
+		}
+	}
+	return r
+}
+
+// addRecords groups neighbouring layers whose experts have the same make.
+func (r *inspection) addRecords(source layout.Source) {
+	for l := range r.Layers {
+		record := source.Record(l)
+		var bytes int64
+		for _, p := range record {
+			bytes += p.Bytes
+		}
+		r.ExpertBytes += bytes * int64(r.Experts)
+		if n := len(r.Records); n > 0 && reflect.DeepEqual(r.Records[n-1].Projections, record) {
+			r.Records[n-1].LastLayer = l
+			continue
+		}
+		r.Records = append(r.Records, inspectedRecord{FirstLayer: l, LastLayer: l, Bytes: bytes, Projections: record})
+	}
+}
+
+func (r *inspection) writeTo(w io.Writer) {
+	var f fields
+	f.add(r.Kind, "%s", r.Path)
+	f.add("model", "%s (%s)", r.Model, r.Architecture)
+	f.add("shape", "%d layers x %d experts, top %d", r.Layers, r.Experts, r.TopK)
+	f.add("blocks", "%s", blocksText(layout.Shape{Layers: r.Layers, Experts: r.Experts, TopK: r.TopK, LayerIDs: r.LayerIDs}))
+	f.add("experts", "%s", sizeText(r.ExpertBytes))
+	f.add("the rest", "%s, always resident", sizeText(r.RestBytes))
+	f.add("all in memory", "%s: what a budget of 100%% is", sizeText(r.MemoryBytes))
+	f.add("least budget", "%s: one layer of one token", sizeText(r.FloorBytes))
+	f.add("token cycle", "%s: all layers of one token; recency caches hold nothing below it", sizeText(r.CycleBytes))
+	if r.Kind == "store" {
+		f.add("alignment", "%d bytes, padding %.2f %%", r.Align, percent(r.PaddingBytes, r.ExpertBytes))
+		f.add("order", "%s", map[string]string{"index": "by index", "given": "by co-activation or as the builder was told"}[r.Order])
+	}
+	f.writeTo(w)
+	fmt.Fprintln(w)
+	r.writeRecords(w)
+	fmt.Fprintln(w)
+	r.writeLanes(w)
+	if r.Kind == "store" {
+		fmt.Fprintln(w)
+		g := newGrid("built from", "bytes")
+		for _, file := range r.Checkpoint {
+			g.add(file.Path, fmt.Sprint(file.Size))
+		}
+		g.writeTo(w)
+	}
+}
+
+func (r *inspection) writeRecords(w io.Writer) {
+	g := newGrid("layers", "projection", "type", "dims", "bytes")
+	for _, record := range r.Records {
+		layers := span(record.FirstLayer, record.LastLayer)
+		for _, p := range record.Projections {
+			g.add(layers, p.Name, p.Type, joinDims(p.Dims), fmt.Sprint(p.Bytes))
+			layers = ""
+		}
+		g.add("", "one expert", "", "", fmt.Sprint(record.Bytes))
+	}
+	g.writeTo(w)
+}
+
+func (r *inspection) writeLanes(w io.Writer) {
+	g := newGrid("lane", "bytes", "weight", "reads")
+	if r.Kind == "checkpoint" {
+		g = newGrid("file", "bytes", "reads")
+	}
+	for _, l := range r.Lanes {
+		cells := []string{l.Path, fmt.Sprint(l.Size)}
+		if r.Kind == "store" {
+			cells = append(cells, fmt.Sprint(l.Weight))
+		}
+		g.add(append(cells, l.reads())...)
+	}
+	g.writeTo(w)
+}
+
+// reads says how a lane is read here.
+func (l inspectedLane) reads() string {
+	switch {
+	case l.Direct:
+		return fmt.Sprintf("direct, aligned to %d", l.DirectAlign)
+	case l.Fallback != "":
+		return "buffered: " + l.Fallback
+	}
+	return "buffered"
+}
+
+// span writes a run of numbers as "3" or "3-5".
+func span(first, last int) string {
+	if first == last {
+		return fmt.Sprint(first)
+	}
+	return fmt.Sprintf("%d-%d", first, last)
+}
+
+// joinDims writes dimensions as "256 x 64".
+func joinDims(dims []int64) string {
+	var out []string
+	for _, v := range dims {
+		out = append(out, fmt.Sprint(v))
+	}
+	return strings.Join(out, " x ")
+}
+
+// percent is part of whole in per cent, 0 of nothing.
+func percent(part, whole int64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return 100 * float64(part) / float64(whole)
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first ^C cancels and cleans up; a second one ends the program at once.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// cli is the whole command line.
+type cli struct {
+	JSON bool `help:"Print one JSON object instead of text."`
+
+	Layout struct {
+		Build   buildCmd   `cmd:"" help:"Turn a checkpoint into a store."`
+		Inspect inspectCmd `cmd:"" help:"Describe a store or a checkpoint."`
+		Verify  verifyCmd  `cmd:"" help:"Check every byte of a store."`
+	} `cmd:"" help:"Build, describe and check stores."`
+	Run   runCmd `cmd:"" help:"Generate text with a model whose experts are streamed."`
+	Trace struct {
+		Info traceInfoCmd `cmd:"" help:"Describe a routing trace and how predictable it is."`
+	} `cmd:"" help:"Look into routing traces."`
+	Simulate simulateCmd `cmd:"" help:"Replay a routing trace against caches and forecasts."`
+	Demo     demoCmd     `cmd:"" help:"Show the whole flow with the model inside this program."`
+}
+
+const description = "Run a mixture-of-experts model in less memory than its weights need."
+
+// run is the program: it returns the exit status. Nothing of it outlives the call.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var c cli
+	helped := false
+	parser, err := kong.New(&c, kong.Name("outrider"), kong.Description(description),
+		kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}))
+	if err != nil {
+		fmt.Fprintf(stderr, "outrider: %v\n", err)
+		return exitFailed
+	}
+	if len(args) == 0 {
+		_, _ = parser.Parse([]string{"--help"})
+		return exitUsage
+	}
+	parsed, err := parser.Parse(args)
+	if helped {
+		return exitDone
+	}
+	a := &app{stdout: stdout, stderr: stderr, json: c.JSON, now: time.Now}
+	if err == nil {
+		parsed.BindTo(ctx, (*context.Context)(nil))
+		err = parsed.Run(a)
+	}
+	status := exitStatus(ctx, err)
+	if err != nil {
+		fmt.Fprintln(stderr, "outrider: "+message(ctx, err))
+	}
+	return status
+}
+
+// usageHint names the help of the command whose arguments were wrong.
+func usageHint(err error) string {
+	var parse *kong.ParseError
+	if !errors.As(err, &parse) {
+		return ""
+	}
+	path := "outrider"
+	if node := parse.Context.Selected(); node != nil {
+		path = node.FullPath()
+	}
+	return fmt.Sprintf(` (see "%s --help")`, path)
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"outrider/internal/refmodel"
+	"outrider/layout"
+	"outrider/runtime"
+	"outrider/trace"
+)
+
+type runCmd struct {
+	Model       string  `arg:"" name:"model-or-store" help:"A store's folder, or a GGUF file, whose experts are then read in place."`
+	Prompt      string  `required:"" help:"The text to go on from." placeholder:"TEXT"`
+	Tokens      int     `short:"n" help:"How many tokens to generate (${default})." default:"64" placeholder:"N"`
+	Budget      amount  `help:"Memory for experts: a share of what all of them take, or bytes (${default})." default:"25%" placeholder:"25%|512MiB"`
+	Policy      string  `help:"outrider: forecast decides what is kept and read ahead; keep: what is kept only; lru: neither." enum:"outrider,keep,lru" default:"outrider"`
+	Dense       string  `name:"model" help:"The GGUF file that holds the dense weights of a store; by default the one it was built from." placeholder:"GGUF"`
+	Temperature float64 `help:"Sample at this temperature; 0 takes the likeliest token (${default})." default:"0" placeholder:"T"`
+	TopP        float64 `help:"Sample from the likeliest tokens that reach this sum of probabilities (${default})." default:"1" placeholder:"P"`
+	Seed        uint64  `help:"Makes sampling repeatable (${default})." default:"1" placeholder:"N"`
+	TraceOut    string  `help:"Record the routing in this new file: binary, or JSON lines if it ends in .jsonl, either packed if it ends in .gz or .zst." placeholder:"FILE"`
+}
+
+func (runCmd) Help() string {
+	return "The runner is a small reference (Qwen3-MoE, GGUF), not a fast engine. Streams the text, then prints what it cost: " +
+		"exposed stall is the time layers waited for weights. A speculative read is useful (used in time), late, wasted " +
+		"(dropped unused), and may have displaced an expert that was needed again." + statusHelp
+}
+
+// runSummary is what --json prints.
+type runSummary struct {
+	Model        string  `json:"model"`
+	Policy       string  `json:"policy"`
+	BudgetBytes  int64   `json:"budget_bytes"`
+	BudgetShare  float64 `json:"budget_share"`
+	PromptTokens int     `json:"prompt_tokens"`
+	Text         string  `json:"text"`
+	Tokens       []int32 `json:"token_ids"`
+	Stop         string  `json:"stop"`
+	Direct       bool    `json:"direct"`
+	Fallback     string  `json:"fallback,omitempty"`
+	Prompt       costs   `json:"prompt"`
+	Decode       costs   `json:"decode"`
+}
+
+// Run generates text.
+func (c *runCmd) Run(ctx context.Context, a *app) error {
+	sampler, err := c.sampler()
+	if err != nil {
+		return err
+	}
+	fsys := layout.OS()
+	m, err := openModel(fsys, c.Model, layout.Direct)
+	if err != nil {
+		return err
+	}
+	dense, err := c.loadDense(fsys, m)
+	if err != nil {
+		return errors.Join(err, m.source.Close())
+	}
+	prompt := dense.Tokenizer.Encode(c.Prompt)
+	if limit := dense.Config.Context; len(prompt) > limit {
+		return errors.Join(inputf("prompt too long: it has %d tokens, the model's context is %d: shorten it", len(prompt), limit), m.source.Close())
+	}
+	total := m.slotBytes()
+	rt, err := runtime.New(m.source, c.options(total))
+	if err != nil {
+		return err
+	}
+	out, err := c.generate(ctx, a, dense, request{
+		runtime: rt, prompt: prompt, tokens: c.Tokens, sampler: sampler, onText: c.reader(a),
+	})
+	stats := rt.Stats()
+	if err := errors.Join(err, rt.Close()); err != nil {
+		return err
+	}
+	s := &runSummary{
+		Model: m.name, Policy: c.Policy, BudgetBytes: stats.Memory.Budget, BudgetShare: float64(stats.Memory.Budget) / float64(total),
+		PromptTokens: int(out.prompt.tokens), Text: out.Text, Tokens: out.Tokens, Stop: out.Stop.String(),
+		Prompt: out.prompt.figures(), Decode: out.decode.figures(),
+	}
+	s.Direct, s.Fallback = lanesRead(stats)
+	return a.print(s, s.writeTo)
+}
+
+// reader streams the text, prompt first, unless it goes into a JSON object.
+func (c *runCmd) reader(a *app) func(string) error {
+	if a.json {
+		return nil
+	}
+	begun := false
+	return func(text string) error {
+		if !begun {
+			begun, text = true, c.Prompt+text
+		}
+		return a.write(text)
+	}
+}
+
+func (c *runCmd) sampler() (refmodel.Sampler, error) {
+	switch {
+	case c.Tokens < 1:
+		return nil, usagef("-n is %d, want 1 token or more", c.Tokens)
+	case c.Temperature == 0 && c.TopP == 1:
+		return refmodel.Greedy{}, nil
+	case c.TopP == 0:
+		return nil, usagef("--top-p is 0, want more than 0 and at most 1")
+	case c.Temperature == 0:
+		return nil, usagef("--top-p has no meaning at temperature 0: give --temperature too")
+	}
+	s, err := refmodel.NewNucleus(refmodel.NucleusOptions{Temperature: c.Temperature, TopP: c.TopP, Seed: c.Seed})
+	if err != nil {
+		return nil, usageError{message(context.Background(), err)}
+	}
+	return s, nil
+}
+
+func (c *runCmd) loadDense(fsys layout.FS, m *model) (*refmodel.Model, error) {
+	path, err := m.densePath(fsys, c.Dense)
+	if err != nil {
+		return nil, err
+	}
+	return refmodel.Load(fsys, path)
+}
+
+func (c *runCmd) options(total int64) runtime.Options {
+	o := runtime.Options{BudgetBytes: c.Budget.of(total)}
+	switch c.Policy {
+	case "keep":
+		o.NoSpeculation = true
+	case "lru":
+		o.Keep = runtime.KeepLRU
+	}
+	return o
+}
+
+// generate runs the model, and records its routing if asked to.
+func (c *runCmd) generate(ctx context.Context, a *app, dense *refmodel.Model, in request) (out generation, err error) {
+	options := refmodel.Options{}
+	if c.TraceOut != "" {
+		header := in.runtime.TraceHeader()
+		header.Model = dense.Name
+		record, err := trace.Create(c.TraceOut, header)
+		if errors.Is(err, fs.ErrExist) {
+			return out, fmt.Errorf("--trace-out: %w: name another file, or remove it first", err)
+		}
+		if err != nil {
+			return out, fmt.Errorf("--trace-out: %w", err)
+		}
+		// Also what was recorded before a failure is a whole trace.
+		defer func() { err = errors.Join(err, record.Close()) }()
+		options.OnSession = func(s *runtime.Session) error { s.Record(record); return nil }
+	}
+	g, err := refmodel.New(dense, in.runtime, options)
+	if err != nil {
+		return out, err
+	}
+	out, err = generate(ctx, a, g, in)
+	err = errors.Join(err, g.Close())
+	if len(out.Tokens) > 0 {
+		a.say("")
+	}
+	return out, err
+}
+
+func (s *runSummary) writeTo(w io.Writer) {
+	var f fields
+	f.add("model", "%s", s.Model)
+	f.add("budget", "%s, %.1f %% of all experts, policy %s", sizeText(s.BudgetBytes), 100*s.BudgetShare, s.Policy)
+	reads := directText(s.Direct)
+	if s.Fallback != "" {
+		reads += ": " + s.Fallback
+	}
+	f.add("reads", "%s", reads)
+	f.add("ended", "%s", map[string]string{"length": "as many tokens as asked for", "end": "the model ended the text", "context": "the model's context is full"}[s.Stop])
+	fmt.Fprintln(w)
+	f.writeTo(w)
+	fmt.Fprintln(w)
+	g := newGrid(costHeader("phase")...)
+	g.add(s.Prompt.cells("prompt")...)
+	g.add(s.Decode.cells("decode")...)
+	g.writeTo(w)
+}
+
+func costHeader(first string) []string {
+	return []string{first, "tokens", "tokens/s", "stall µs/token", "hits", "MB/token", "useful", "late", "wasted", "displaced"}
+}
+
+func (c costs) cells(first string) []string {
+	return []string{first, fmt.Sprint(c.Tokens), fmt.Sprintf("%.0f", c.TokensPerSecond), fmt.Sprintf("%.0f", c.StallPerToken),
+		fmt.Sprintf("%.1f %%", 100*c.Hits), fmt.Sprintf("%.3f", c.BytesPerToken/1e6),
+		fmt.Sprint(c.Useful), fmt.Sprint(c.Late), fmt.Sprint(c.Wasted), fmt.Sprint(c.Displaced)}
+}

@@ -1,0 +1,219 @@
+package prefetcher
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"outrider/experts"
+	"outrider/internal/device"
+	"outrider/layout"
+)
+
+// watch is a source that fails the test when the same bytes are read by two at
+// once.
+type watch struct {
+	layout.Source
+	lanes []layout.Lane
+}
+
+func newWatch(t testing.TB, src layout.Source) watch {
+	w := watch{Source: src}
+	for _, l := range src.Lanes() {
+		w.lanes = append(w.lanes, layout.Lane{Path: l.Path, File: &watchFile{File: l.File, t: t, open: map[int64]bool{}}})
+	}
+	return w
+}
+
+func (w watch) Lanes() []layout.Lane { return w.lanes }
+
+type watchFile struct {
+	layout.File
+	t    testing.TB
+	mu   sync.Mutex
+	open map[int64]bool
+}
+
+func (f *watchFile) ReadAt(p []byte, off int64) (int, error) {
+	f.mu.Lock()
+	if f.open[off] {
+		f.t.Errorf("offset %d is read twice at once", off)
+	}
+	f.open[off] = true
+	f.mu.Unlock()
+	defer func() { // the file may panic
+		f.mu.Lock()
+		delete(f.open, off)
+		f.mu.Unlock()
+	}()
+	return f.File.ReadAt(p, off)
+}
+
+// client demands experts as a runner does: pin, else demand and wait.
+type client struct {
+	r       *rig
+	answers chan letter
+	asked   int
+	told    int
+}
+
+func (c *client) Arrived(tag int, l experts.Lease, err error) {
+	c.answers <- letter{tag: tag, lease: l, err: err}
+}
+
+// layer uses some experts of a layer, each lease for a moment.
+func (c *client) layer(layer int, rnd *rand.Rand, allowed ...error) {
+	shape := c.r.src.Shape()
+	ids := rnd.Perm(shape.Experts)[:shape.TopK]
+	missing := 0
+	for _, e := range ids {
+		id := eid(layer, e)
+		if l, out := c.r.cache.Pin(id); out.Resident() {
+			c.use(l)
+			continue
+		}
+		c.r.p.Demand(id, e, c)
+		c.asked++
+		missing++
+		if rnd.IntN(16) == 0 {
+			missing -= c.r.p.Cancel(id, c)
+		}
+	}
+	for range missing {
+		a := <-c.answers
+		c.told++
+		if a.err == nil {
+			c.use(a.lease)
+			continue
+		}
+		ok := false
+		for _, e := range allowed {
+			ok = ok || errors.Is(a.err, e)
+		}
+		if !ok {
+			c.r.t.Errorf("layer %d expert %d: got %v, want one of %v", layer, a.tag, a.err, allowed)
+		}
+	}
+}
+
+func (c *client) use(l experts.Lease) {
+	c.r.check(l)
+	if err := l.Release(); err != nil {
+		c.r.t.Errorf("release: got %v, want nil", err)
+	}
+}
+
+// run lets clients go through the layers while forecasts, some of them right,
+// are read ahead.
+func (r *rig) run(clients, passes int, seed uint64, allowed ...error) {
+	shape := r.src.Shape()
+	var step atomic.Int64
+	var wg sync.WaitGroup
+	for n := range clients {
+		wg.Go(func() {
+			c := &client{r: r, answers: make(chan letter, 4*shape.TopK)}
+			rnd := rand.New(rand.NewPCG(seed, uint64(n)))
+			for range passes {
+				for l := range shape.Layers {
+					s := step.Add(1)
+					r.cache.Step()
+					r.p.Progress(s)
+					var list []Candidate
+					for range 6 {
+						d := rnd.IntN(3) + 1
+						list = append(list, Candidate{eid((l+d)%shape.Layers, rnd.IntN(shape.Experts)), rnd.Float32(), s + int64(d)})
+					}
+					r.p.Speculate(s, list)
+					c.layer(l, rnd, allowed...)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestRandomAgainstTruth(t *testing.T) {
+	faults := device.All(device.Fail(40, errDrive, 3), device.Stall(10, ms, 4), func(op device.Op) device.Effect {
+		switch op.Seq % 97 {
+		case 13:
+			return device.Effect{Silent: true}
+		case 29:
+			return device.Effect{Short: 7}
+		case 43:
+			return device.Effect{Flip: true}
+		case 71:
+			return device.Effect{Panic: true}
+		}
+		return device.Effect{}
+	})
+	tests := []struct {
+		name    string
+		o       rigOptions
+		allowed []error
+	}{
+		{"roomy", rigOptions{}, nil},
+		{"tight", rigOptions{room: 2}, nil},
+		{"lanes and blocks", rigOptions{room: 6, bytes: 30000, lanes: 3, Options: Options{Block: 4096}}, nil},
+		{"one worker", rigOptions{room: 5, Options: Options{Workers: 1}}, nil},
+		{"faults", rigOptions{room: 8, bytes: 20000, model: device.Model{Rule: faults}, Options: Options{Block: 8192}},
+			[]error{errDrive, ErrShort, ErrSilent, ErrPanic, ErrChecksum}},
+	}
+	for i, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			seed := uint64(i + 1)
+			t.Logf("seed %d", seed)
+			tt.o.wrap = func(s layout.Source) layout.Source { return newWatch(t, s) }
+			tt.o.Governor.OffBelow = 1e-9 // keep speculating, wrong as it is
+			r := newRig(t, tt.o)
+			r.run(4, 60, seed, tt.allowed...)
+			s := r.p.Stats()
+			t.Logf("%+v", s)
+			if s.DemandReads == 0 || (tt.o.room != 2 && s.Issued == 0) {
+				t.Errorf("got %d demand and %d speculative reads, want some of both", s.DemandReads, s.Issued)
+			}
+			r.close()
+		})
+	}
+}
+
+// The same in virtual time, with slow drives: everything ends, in order.
+func TestRandomInVirtualTime(t *testing.T) {
+	for seed := range uint64(4) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, rigOptions{
+				room: 7, bytes: 20000, lanes: 2,
+				model:   device.Model{BytesPerSecond: 1e8, Latency: ms, Depth: 4, Rule: device.Stall(20, 30*ms, seed)},
+				wrap:    func(s layout.Source) layout.Source { return newWatch(t, s) },
+				Options: Options{Block: 4096, Workers: 3, Governor: GovernorOptions{OffBelow: 1e-9}},
+			})
+			r.run(3, 20, seed)
+			r.close()
+		})
+	}
+}
+
+// Close in the midst of everything: each demand is answered once.
+func TestRandomClose(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, rigOptions{
+				room: 5, bytes: 20000, model: device.Model{BytesPerSecond: 1e8, Latency: ms},
+				Options: Options{Block: 4096, Workers: 3},
+			})
+			var ended sync.WaitGroup
+			ended.Go(func() {
+				time.Sleep(time.Duration(seed*3+1) * ms / 2)
+				if err := r.p.Close(); err != nil {
+					t.Errorf("Close: got %v, want nil", err)
+				}
+			})
+			r.run(3, 4, seed, ErrClosed)
+			ended.Wait()
+			r.close()
+		})
+	}
+}

@@ -1,0 +1,121 @@
+package prefetcher
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"outrider/experts"
+)
+
+// Speculate says what a forecast would have read ahead at the given step. The
+// candidates replace those of the call before that were not begun yet: one that is
+// to stay must be named again. Experts that are resident, queued or under way are
+// passed over, and so are candidates that do not pay (Admission, Governor). It
+// does not wait for reads. The slice is not kept; the order does not matter.
+func (p *Prefetcher) Speculate(step int64, candidates []Candidate) {
+	if p.opt.NoSpeculation {
+		return
+	}
+	p.plan.Lock()
+	defer p.plan.Unlock()
+	list := p.plan.list[:0]
+	for _, c := range candidates {
+		if p.shape.Contains(c.ID) && !p.cache.Resident(c.ID) {
+			list = append(list, c)
+		}
+	}
+	slices.SortFunc(list, func(a, b Candidate) int {
+		return cmp.Or(cmp.Compare(a.NeededBy, b.NeededBy), cmp.Compare(b.P, a.P),
+			cmp.Compare(p.shape.Ordinal(a.ID), p.shape.Ordinal(b.ID)))
+	})
+	p.plan.list = list
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.closed {
+		return
+	}
+	p.mu.step = max(p.mu.step, step)
+	p.mu.items = p.mu.queue.ClearSpeculative(p.mu.items[:0])
+	pushed := p.admitLocked(list)
+	for _, it := range p.mu.items {
+		if _, kept := p.mu.queue.Contains(it.ID); !kept {
+			p.count.dropped.Add(1)
+		}
+	}
+	p.wakeLocked(pushed)
+}
+
+// admitLocked queues those candidates that pay. The list is in the order in which
+// they will be read.
+func (p *Prefetcher) admitLocked(list []Candidate) (pushed int) {
+	if p.mu.governor.Mode() == SpeculationOff {
+		return 0
+	}
+	rule := p.admissionLocked()
+	// Reads under way are half done on average.
+	ahead := p.mu.queue.Len(Demand) + len(p.mu.parked) + (len(p.mu.flights)-p.mu.queue.Len(Demand)-len(p.mu.parked))/2
+	for _, c := range list {
+		if p.mu.flights[c.ID] != nil {
+			continue
+		}
+		if !rule.Admit(c, ahead) {
+			p.count.rejected.Add(1)
+			continue
+		}
+		it := Item{ID: c.ID, Class: SpeculativeClass(c.NeededBy, p.mu.step), NeededBy: c.NeededBy, P: c.P}
+		if p.mu.queue.Push(it) {
+			pushed++
+			ahead++
+		}
+	}
+	return pushed
+}
+
+func (p *Prefetcher) admissionLocked() Admission {
+	return Admission{Step: p.mu.step, Threshold: p.mu.governor.Threshold(), ReadSteps: p.mu.pace.readSteps()}
+}
+
+// Progress tells that the given step, one layer execution, began. Queued
+// speculative reads that can no longer be in time are dropped, and the governor
+// learns how speculation did and how long the lanes were idle. Steps only grow; an
+// older one changes nothing. Call it once for each step that any sequence makes,
+// with one count for all.
+func (p *Prefetcher) Progress(step int64) {
+	seen := p.cache.Stats().TableStats
+	now := time.Now()
+	p.mu.Lock()
+	changed := p.progressLocked(step, seen, now)
+	mode := p.mu.governor.Mode()
+	usefulness := p.mu.governor.Usefulness()
+	p.mu.Unlock()
+	if changed && p.log != nil {
+		p.log.Info("prefetcher: speculation is "+mode.String(), "step", step, "usefulness", usefulness)
+	}
+}
+
+// progressLocked reports whether the governor changed its mode.
+func (p *Prefetcher) progressLocked(step int64, seen experts.TableStats, now time.Time) bool {
+	if p.mu.closed || step <= p.mu.pace.step && !p.mu.pace.stepAt.IsZero() {
+		return false
+	}
+	p.mu.step = max(p.mu.step, step)
+	busy := p.mu.pace.advance(step, now)
+
+	g := p.mu.governor
+	before := g.Mode()
+	// Another caller's newer snapshot may have been counted already.
+	g.Useful(int(max(seen.Useful-p.mu.seen.Useful, 0)))
+	g.Displaced(int(max(seen.Displaced-p.mu.seen.Displaced, 0)))
+	p.mu.seen.Useful = max(p.mu.seen.Useful, seen.Useful)
+	p.mu.seen.Displaced = max(p.mu.seen.Displaced, seen.Displaced)
+	g.Step(step, busy)
+	p.mu.items = p.mu.queue.Advance(p.mu.step, p.admissionLocked().Earliest(), p.mu.items[:0])
+	if g.Mode() == SpeculationOff {
+		p.mu.items = p.mu.queue.ClearSpeculative(p.mu.items)
+	}
+	p.count.dropped.Add(int64(len(p.mu.items)))
+	p.wakeLocked(p.mu.queue.Len(Near) + p.mu.queue.Len(Far)) // the width may have grown
+	return g.Mode() != before
+}

@@ -1,0 +1,50 @@
+// Package router forecasts which experts a model's routers will choose.
+//
+// One number drives both what to bring and what to drop: p(layer, expert), the
+// probability of use at the layer's next execution. A Predictor learns from all
+// sequences, a History follows one of them; Keeper turns the forecast into the
+// order of eviction, Evaluate measures it on a trace.
+//
+//	what the router chose ──► History.Observe ──► learned state (Predictor)
+//	                                                    │
+//	            reads ahead ◄── p ◄── History.Score ◄───┘
+//	       order of eviction ◄── Keeper ◄── p
+//
+// # Words
+//
+//	pass       one forward pass: one decoded token, or one chunk of a prompt
+//	source     an expert whose use foretells another's
+//	evidence   what sources say of an expert: a log likelihood ratio and the
+//	           largest P(expert | source)
+//	head       one logistic regression; there is one for each distance that a
+//	           forecast looks ahead
+//	tie        a learned weight from one source to one expert
+//
+// # Online
+//
+// Online is the default. A layer is forecast by the head that looks ahead least:
+//
+//	near  the layer before was observed in this pass
+//	skip  the layer two before was
+//	far   the token or the first layer of the pass is known
+//	keep  nothing of the pass is known: the next pass
+//
+// Each head sees the features of those below it in this list and adds its own.
+// keep: decayed use at four time scales, log odds over all sequences and in this
+// one, use and gate weight at the last token, evidence of what the last token used
+// in the same layer. far: evidence of the token ids and of the first layer's choice
+// as a whole, which stands in for the token where the runner does not tell it.
+// skip, near: evidence of each expert that the layer two before, or before, chose;
+// near also of that choice as a whole. Keep, skip and near also learn ties.
+//
+// On Observe every head that could have forecast the layer takes a step on the
+// difference between its score and the choice; only then is the choice counted.
+// State is held in flat slices, by phase: in prefill the target is what any token
+// of the pass uses.
+//
+// # Ownership and locks
+//
+// Slices that callers hand in are not kept. A Predictor may be used from any
+// goroutine, a History from one at a time. Online and Transition have one mutex a
+// layer, Frequency and Oracle one in all; no method holds two.
+package router

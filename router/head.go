@@ -1,0 +1,126 @@
+package router
+
+import "math"
+
+// head is one logistic regression: a weight a feature column, a bias an expert
+// and ties, trained one pass at a time. Not safe for concurrent use.
+type head struct {
+	weight []float32
+	speed  []float32 // AdaGrad: decayed sum of squared gradients a weight
+	bias   []float32 // one an expert
+	ties   [sourceCount][]float32
+}
+
+const (
+	stepSize  = 0.05   // of AdaGrad
+	biasSize  = 0.02   // step of the bias of an expert
+	tieSize   = 0.03   // step of a tie
+	speedKeep = 0.9995 // decay of AdaGrad's sum a pass, so that weights can still follow a drift
+)
+
+// newHead makes a head that starts from the given weights, with ties from the
+// first so many kinds of source.
+func newHead(start []float32, experts, kinds int) head {
+	h := head{
+		weight: append([]float32(nil), start...),
+		speed:  make([]float32, len(start)),
+		bias:   make([]float32, experts),
+	}
+	for i := range h.speed {
+		h.speed[i] = 1
+	}
+	for i := range kinds {
+		h.ties[i] = make([]float32, experts*experts)
+	}
+	return h
+}
+
+// score writes the probability of each expert. columns holds at least one
+// column a weight, each with len(dst) entries.
+func (h *head) score(columns []float32, from *sources, dst []float32) {
+	n := len(dst)
+	copy(dst, h.bias)
+	for kind, ties := range h.ties {
+		if ties == nil {
+			continue
+		}
+		s := &from[kind]
+		for at, i := range s.experts {
+			axpy(s.weight(at), ties[int(i)*n:][:n], dst)
+		}
+	}
+	k := 0
+	for ; k+4 <= len(h.weight); k += 4 {
+		w := (*[4]float32)(h.weight[k:])
+		a, b, c, d := columns[k*n:][:n], columns[(k+1)*n:][:n], columns[(k+2)*n:][:n], columns[(k+3)*n:][:n]
+		for e := range dst {
+			dst[e] += w[0]*a[e] + w[1]*b[e] + w[2]*c[e] + w[3]*d[e]
+		}
+	}
+	for ; k < len(h.weight); k++ {
+		axpy(h.weight[k], columns[k*n:][:n], dst)
+	}
+	for e, z := range dst {
+		dst[e] = sigmoid(z)
+	}
+}
+
+// learn moves the weights towards what was used. miss is the score less the
+// truth (1 or 0) of each expert.
+func (h *head) learn(columns []float32, from *sources, miss []float32) {
+	n := len(miss)
+	k := 0
+	for ; k+4 <= len(h.weight); k += 4 {
+		a, b, c, d := columns[k*n:][:n], columns[(k+1)*n:][:n], columns[(k+2)*n:][:n], columns[(k+3)*n:][:n]
+		var ga, gb, gc, gd float32
+		for e, m := range miss {
+			ga += a[e] * m
+			gb += b[e] * m
+			gc += c[e] * m
+			gd += d[e] * m
+		}
+		h.descend(k, ga)
+		h.descend(k+1, gb)
+		h.descend(k+2, gc)
+		h.descend(k+3, gd)
+	}
+	for ; k < len(h.weight); k++ {
+		var g float32
+		for e, x := range columns[k*n:][:n] {
+			g += x * miss[e]
+		}
+		h.descend(k, g)
+	}
+	axpy(-biasSize, miss, h.bias)
+	for kind, ties := range h.ties {
+		if ties == nil {
+			continue
+		}
+		s := &from[kind]
+		for at, i := range s.experts {
+			axpy(-tieSize*s.weight(at), miss, ties[int(i)*n:][:n])
+		}
+	}
+}
+
+// descend takes one AdaGrad step of weight k.
+func (h *head) descend(k int, gradient float32) {
+	h.speed[k] = h.speed[k]*speedKeep + gradient*gradient
+	h.weight[k] -= stepSize * gradient / float32(math.Sqrt(float64(h.speed[k])))
+}
+
+// axpy adds a times x to y.
+func axpy(a float32, x, y []float32) {
+	y = y[:len(x)]
+	i := 0
+	for ; i+4 <= len(x); i += 4 {
+		p, q := (*[4]float32)(x[i:]), (*[4]float32)(y[i:])
+		q[0] += a * p[0]
+		q[1] += a * p[1]
+		q[2] += a * p[2]
+		q[3] += a * p[3]
+	}
+	for ; i < len(x); i++ {
+		y[i] += a * x[i]
+	}
+}

@@ -1,0 +1,126 @@
+package router
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"outrider/layout"
+)
+
+// minUse and maxUse clamp probabilities: a forecast is never certain.
+const (
+	minUse = 1e-5
+	maxUse = 1 - 1e-5
+)
+
+// NextUse is the expected number of layer executions until an expert is used:
+// distance to its layer's next execution, and a whole cycle of layers for each
+// time that the layer is expected to leave it out. p, the probability of use
+// at the next execution, is clamped to 1e-5 … 1-1e-5; NaN counts as 1e-5.
+func NextUse(distance, layers int, p float32) float64 {
+	return float64(distance) + float64(layers)*(1/clamp(p)-1)
+}
+
+func clamp(p float32) float64 {
+	if p > minUse {
+		return min(float64(p), maxUse)
+	}
+	return minUse // also for NaN
+}
+
+// Keeper turns forecasts into the order of eviction: the expert whose next use
+// is expected last goes first. It has the methods of experts.Policy. Several
+// sequences share one Keeper: its caller joins their forecasts, see Join.
+//
+// Enter, Expect and Distance may be called from any goroutine. Set and Keys are
+// for one goroutine at a time.
+type Keeper struct {
+	layers   int
+	experts  int
+	position atomic.Int32 // layer that is executing
+	rates    []float32    // by ordinal, smoothed probability of use at an execution of the layer
+	keys     []float64    // by ordinal, expected layers beyond the layer's next execution
+}
+
+// NewKeeper makes a keeper that expects every expert equally often, before the
+// first layer. It fails on a shape that is not valid.
+func NewKeeper(shape layout.Shape) (*Keeper, error) {
+	if err := shape.Validate(); err != nil {
+		return nil, fmt.Errorf("router: keeper: %w", err)
+	}
+	k := &Keeper{layers: shape.Layers, experts: shape.Experts, keys: make([]float64, shape.Count()), rates: make([]float32, shape.Count())}
+	k.position.Store(-1)
+	for i := range k.keys {
+		k.rates[i] = float32(shape.TopK) / float32(shape.Experts)
+		k.keys[i] = k.key(k.rates[i], k.rates[i])
+	}
+	return k, nil
+}
+
+// rateGain is the share that the latest forecast has in the rate of an expert.
+// Smoothing it keeps more hits than taking the latest for the rate, since what
+// foretells one use (say that the last token used it) says less of the ones after.
+const rateGain = 0.5
+
+// Set replaces a layer's forecast of a whole pass ahead: for each expert the
+// probability of use at the next execution of the layer, as History.Score gives
+// it once the layer was observed in this pass. Call it once a pass for each
+// layer. An expert that is not used then falls back to its rate, a smoothed
+// probability, so its next use is expected
+//
+//	distance + (1 - p) × layers ÷ rate
+//
+// layers from now; that is NextUse where p is the rate.
+func (k *Keeper) Set(layer int, p []float32) {
+	keys, rates := k.Keys(layer), k.rates[layer*k.experts:][:k.experts]
+	for e := range min(len(p), len(keys)) {
+		rates[e] += (p[e] - rates[e]) * rateGain
+		keys[e] = k.key(p[e], rates[e])
+	}
+}
+
+// SetNext says what is forecast for the layer's next execution alone, from
+// what this pass has shown so far. Rates stay as they are.
+func (k *Keeper) SetNext(layer int, next []float32) {
+	keys, rates := k.Keys(layer), k.rates[layer*k.experts:][:k.experts]
+	for e := range min(len(next), len(keys)) {
+		keys[e] = k.key(next[e], rates[e])
+	}
+}
+
+func (k *Keeper) key(p, rate float32) float64 {
+	return float64(k.layers) * (1 - clamp(p)) / clamp(rate)
+}
+
+// Enter says that the routing of layer is known: its own next execution is a
+// whole cycle away, that of the layer after it one layer.
+func (k *Keeper) Enter(layer int) { k.position.Store(int32(layer)) }
+
+// Keys is one number for each expert of the layer, the larger the later it is
+// expected. The slice is the keeper's own and changes with Set.
+func (k *Keeper) Keys(layer int) []float64 { return k.keys[layer*k.experts:][:k.experts] }
+
+// Expect is the number of layer executions until the next use of an expert of
+// layer with this key.
+func (k *Keeper) Expect(layer int, key float64) float64 {
+	return float64(k.Distance(layer)) + key
+}
+
+// Distance is the number of layer executions until layer executes next, 1 to
+// the number of layers.
+func (k *Keeper) Distance(layer int) int {
+	// A layer that is being executed comes again after a whole cycle.
+	d := layer - int(k.position.Load())
+	if d <= 0 {
+		d += k.layers
+	}
+	return d
+}
+
+// Join merges one more sequence's forecast p into dst: an expert is used
+// unless no sequence uses it.
+func Join(dst, p []float32) {
+	for e := range min(len(dst), len(p)) {
+		dst[e] = 1 - (1-dst[e])*(1-p[e])
+	}
+}

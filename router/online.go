@@ -1,0 +1,155 @@
+package router
+
+import (
+	"fmt"
+	"sync"
+
+	"outrider/layout"
+)
+
+// OnlineOptions bounds the memory of the online predictor. The zero value is
+// good for any model.
+type OnlineOptions struct {
+	// TokenSlots is the size of a layer's table of tokens, a power of two.
+	// 0 means 4096. A runner that tells no token ids does not pay for it.
+	TokenSlots int
+	// TokenWidth is how many experts are remembered of one token. 0 means
+	// three times top-k, at most the experts of a layer.
+	TokenWidth int
+	// MaxTies is the largest number of experts a layer for which a weight for
+	// each pair of experts is learned. 0 means 256, negative means none.
+	MaxTies int
+}
+
+const (
+	maxTokenSlots = 1 << 20
+	maxTokenWidth = 1 << 10
+)
+
+// Validate reports the first option that is out of range.
+func (o OnlineOptions) Validate() error {
+	switch {
+	case o.TokenSlots < 0 || o.TokenSlots > maxTokenSlots || o.TokenSlots&(o.TokenSlots-1) != 0:
+		return fmt.Errorf("router: %w: TokenSlots is %d, want a power of two up to %d, or 0", ErrOption, o.TokenSlots, maxTokenSlots)
+	case o.TokenWidth < 0 || o.TokenWidth > maxTokenWidth:
+		return fmt.Errorf("router: %w: TokenWidth is %d, want 0 to %d", ErrOption, o.TokenWidth, maxTokenWidth)
+	}
+	return nil
+}
+
+func (o OnlineOptions) withDefaults(shape layout.Shape) OnlineOptions {
+	if o.TokenSlots == 0 {
+		o.TokenSlots = 4096
+	}
+	if o.TokenWidth == 0 {
+		o.TokenWidth = 3 * shape.TopK
+	}
+	o.TokenWidth = min(o.TokenWidth, shape.Experts)
+	if o.MaxTies == 0 {
+		o.MaxTies = 256
+	}
+	return o
+}
+
+// Online is the default predictor: logistic regressions that are trained as
+// they run, on features from decayed counts. It starts from nothing and needs
+// no profile. See the package's comment for what it looks at.
+//
+// Learned state is shared by all histories and guarded by a mutex a layer, so
+// that sequences which are in different layers do not wait for each other.
+type Online struct {
+	shape  layout.Shape
+	opts   OnlineOptions
+	layers []onlineLayer
+}
+
+var _ Predictor = (*Online)(nil)
+
+// NewOnline makes an online predictor that has seen nothing. It fails on a
+// shape or options that are not valid, and with ErrShape on a shape so large that
+// pairs of experts cannot be counted. State is allocated as layers and phases
+// are first seen: twelve matrices of experts × experts float32 a layer and phase,
+// six of them where ties are off; and up to three tables a layer of
+// TokenSlots × (12 + 6 × TokenWidth) bytes. For 48 layers × 128 experts, top 8, that
+// is about 38 MB of matrices a phase and 30 MB for each kind of table.
+func NewOnline(shape layout.Shape, o OnlineOptions) (*Online, error) {
+	if err := shape.Validate(); err != nil {
+		return nil, fmt.Errorf("router: online: %w", err)
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if err := checkPairs("online", shape); err != nil {
+		return nil, err
+	}
+	return &Online{shape: shape, opts: o.withDefaults(shape), layers: make([]onlineLayer, shape.Layers)}, nil
+}
+
+// Name is "online".
+func (o *Online) Name() string { return "online" }
+
+// onlineLayer is what all sequences share of one layer.
+type onlineLayer struct {
+	mu     sync.Mutex
+	phases [phaseCount]*phaseState // nil until the phase is seen
+	common commonState
+}
+
+// commonState is counted by token and thus the same for prefill and decode.
+type commonState struct {
+	use    []float32   // decayed uses by tokens; nil until the layer is seen
+	seen   float32     // decayed tokens
+	tokens *tokenTable // by token id; nil until a runner tells one
+}
+
+// phaseState is learned for each phase by itself: in prefill the target is
+// what any token of the pass uses.
+type phaseState struct {
+	use     []float32 // decayed passes that used the expert
+	seen    float32   // decayed passes
+	follow  [sourceCount]pairs
+	opening *tokenTable // by the choice of layer 0 as a whole
+	set     *tokenTable // by the choice of the layer before as a whole
+	heads   [headCount]head
+}
+
+const (
+	phaseDecode = iota
+	phasePrefill
+	phaseCount
+)
+
+// useDecay of the long-run frequency, a pass.
+const useDecay = 0.9995
+
+func (o *Online) newPhase(layer int) *phaseState {
+	n := o.shape.Experts
+	s := &phaseState{use: make([]float32, n)}
+	for i := range s.follow {
+		s.follow[i] = newEvidencePairs(n)
+	}
+	if layer > 0 {
+		s.opening = newTokenTable(o.opts.TokenSlots, o.opts.TokenWidth)
+		s.set = newTokenTable(o.opts.TokenSlots, o.opts.TokenWidth)
+	}
+	kinds := [headCount]int{headKeep: sourceAgain + 1, headFar: 0, headSkip: sourceSkip + 1, headNear: sourceNear + 1}
+	for i := range s.heads {
+		if n > o.opts.MaxTies {
+			kinds[i] = 0
+		}
+		s.heads[i] = newHead(startWeights[:headColumns[i]], n, kinds[i])
+	}
+	return s
+}
+
+// stateLocked returns a layer's shared state, made if need be. The layer's mutex is held.
+func (o *Online) stateLocked(layer, phase int) (*commonState, *phaseState) {
+	l := &o.layers[layer]
+	if l.common.use == nil {
+		l.common.use = make([]float32, o.shape.Experts)
+	}
+	if l.phases[phase] == nil {
+		l.phases[phase] = o.newPhase(layer)
+	}
+	return &l.common, l.phases[phase]
+}

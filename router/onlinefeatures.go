@@ -1,0 +1,125 @@
+package router
+
+// seqPrior is how many tokens the long-run frequency weighs as against the
+// counts of the sequence, or of a model that has seen little.
+const seqPrior = 8
+
+// column is one feature of every expert.
+func (h *onlineHistory) column(k int) []float32 {
+	n := h.online.shape.Experts
+	return h.scratch.columns[k*n:][:n]
+}
+
+// keepFeatures fills the columns that are known a whole pass ahead.
+func (h *onlineHistory) keepFeatures(layer int, common *commonState, state *phaseState) {
+	s, t := &h.scratch, &h.layers[layer]
+	base := float32(h.online.shape.TopK) / float32(h.online.shape.Experts)
+	one, longRun := h.column(columnOne), h.column(columnLongRun)
+	scale := 1 / (state.seen + seqPrior)
+	for e, u := range state.use {
+		p := (u + seqPrior*base) * scale
+		s.long.p[e], s.long.inverse[e], s.long.log[e] = p, 1/p, fastLog(p)
+		one[e] = 1
+		longRun[e] = logOdds(p)
+	}
+	sequence := h.column(columnSequence)
+	scale = 1 / (t.seen + seqPrior)
+	for e, c := range t.count {
+		sequence[e] = logOdds((c + seqPrior*s.long.p[e]) * scale)
+	}
+	for i := range t.fast {
+		if t.pass == 0 {
+			h.frequency(common, h.column(columnFast0+i))
+		} else {
+			copy(h.column(columnFast0+i), t.fast[i])
+		}
+	}
+	last := h.column(columnLast)
+	clear(last)
+	for _, e := range t.last {
+		last[e] = 1
+	}
+	copy(h.column(columnGate), t.gates)
+	s.sources[sourceAgain] = source{experts: t.last, gates: t.knownGates()}
+	s.sources[sourceSkip], s.sources[sourceNear] = source{}, source{}
+	state.follow[sourceAgain].evidence(&s.sources[sourceAgain], &s.long, h.column(columnAgainRatio), h.column(columnAgainBest))
+}
+
+// frequency writes how often tokens use each expert.
+func (h *onlineHistory) frequency(common *commonState, dst []float32) {
+	base := seqPrior * float32(h.online.shape.TopK) / float32(h.online.shape.Experts)
+	scale := 1 / (common.seen + seqPrior)
+	for e, u := range common.use {
+		dst[e] = (u + base) * scale
+	}
+}
+
+// passFeatures fills the columns that head needs beyond keepFeatures.
+func (h *onlineHistory) passFeatures(layer, head int, common *commonState, state *phaseState) {
+	if head == headKeep {
+		return
+	}
+	s := &h.scratch
+	h.tokenFeatures(common)
+	state.opening.evidence(h.opening, &s.long, h.column(columnOpeningRatio), h.column(columnOpeningBest))
+	if head >= headSkip {
+		h.layerFeatures(layer-2, sourceSkip, state)
+	}
+	if head >= headNear {
+		h.layerFeatures(layer-1, sourceNear, state)
+		state.set.evidence(h.layers[layer-1].digest, &s.long, h.column(columnSetRatio), h.column(columnSetBest))
+	}
+}
+
+// layerFeatures fills the evidence of what an earlier layer used in this pass.
+func (h *onlineHistory) layerFeatures(from, kind int, state *phaseState) {
+	s := &h.scratch
+	if h.observed(from) {
+		t := &h.layers[from]
+		s.sources[kind] = source{experts: t.set, gates: t.knownGates()}
+	}
+	ratio, best := columnNearRatio, columnNearBest
+	if kind == sourceSkip {
+		ratio, best = columnSkipRatio, columnSkipBest
+	}
+	state.follow[kind].evidence(&s.sources[kind], &s.long, h.column(ratio), h.column(best))
+}
+
+// knownGates is by expert, nil where the runner told no weights.
+func (t *track) knownGates() []float32 {
+	if !t.gated {
+		return nil
+	}
+	return t.gates
+}
+
+// tokenFeatures fills the evidence of the pass's token ids. Several tokens are
+// joined as if they chose independently: an expert is used unless all leave it.
+func (h *onlineHistory) tokenFeatures(common *commonState) {
+	s := &h.scratch
+	ratio, best := h.column(columnTokenRatio), h.column(columnTokenBest)
+	if len(h.tokens) <= 1 {
+		token := int32(-1)
+		if len(h.tokens) == 1 {
+			token = h.tokens[0]
+		}
+		common.tokens.evidence(token, &s.long, ratio, best)
+		return
+	}
+	if common.tokens == nil {
+		clear(ratio)
+		clear(best)
+		return
+	}
+	for e := range s.absent {
+		s.absent[e] = 1
+	}
+	h.frequency(common, s.prior)
+	for _, token := range h.tokens {
+		common.tokens.leaves(token, s.prior, s.absent)
+	}
+	for e, a := range s.absent {
+		best[e] = 1 - a
+		ratio[e] = fastLog(max(1-a, 1e-4) * s.long.inverse[e])
+	}
+}

@@ -1,0 +1,72 @@
+package router
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"outrider/trace"
+)
+
+// shared finds a recorded trace beside the repository, or skips.
+func shared(t testing.TB, name string, tokens int) *trace.Trace {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no go.mod above the test")
+		}
+		dir = filepath.Dir(dir)
+	}
+	path := filepath.Join(dir, "..", "shared", "data", name)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("recorded trace %s is not here", name)
+	}
+	f, err := trace.OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	tr, err := trace.ReadAll(f, tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// TestRecordedRecall holds the default predictor to its figures on recorded
+// traces, 3,000 tokens from an empty state, with one configuration for all.
+func TestRecordedRecall(t *testing.T) {
+	if testing.Short() || raceEnabled {
+		t.Skip("replays 3,000 tokens of each trace")
+	}
+	for _, c := range []struct {
+		name   string
+		tokens bool
+		least  float64 // a little under what was measured
+	}{
+		{"traces/gpt-oss-20b.jsonl.gz", false, 0.78},
+		{"traces/deepseek-v2-lite-chat.jsonl.gz", false, 0.62},
+		{"tinymoe/traces.jsonl.gz", false, 0.68},
+		{"tinymoe/traces.jsonl.gz", true, 0.71},
+	} {
+		tr := shared(t, c.name, 3000)
+		if !c.tokens {
+			for i := range tr.Tokens {
+				tr.Tokens[i] = -1
+			}
+		}
+		e := evaluate(t, "online", tr)
+		t.Logf("%s, token ids %v: recall@K %.3f, 1.5K %.3f, 2K %.3f, layer 0 %.3f, log loss %.4f", c.name, c.tokens,
+			e.Overall.AtK, e.Overall.At1p5K, e.Overall.At2K, e.Layers[0].AtK, e.Overall.LogLoss)
+		if e.Overall.AtK < c.least {
+			t.Errorf("%s, token ids %v: recall got %.3f, want at least %.3f", c.name, c.tokens, e.Overall.AtK, c.least)
+		}
+	}
+}

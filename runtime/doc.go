@@ -1,0 +1,44 @@
+// Package runtime is what a model runner embeds: the router's choices go in,
+// read-only expert weights come out, and a mixture-of-experts model runs in
+// less memory than its weights need.
+//
+//	rt, err := runtime.Open(ctx, "model.outrider", runtime.Options{BudgetBytes: 4 << 30})
+//	s := rt.NewSession()                           // one sequence
+//	s.Step(trace.Decode, []int32{token})           // optional: the token, before layer 0
+//	use, err := s.Use(ctx, layer, choices)         // what the router of a layer chose
+//	for ex, err := range use.Ready(ctx) {          // experts in the order they arrive
+//		up, _ := ex.Projection("up")           // up.Data: valid until ex or use is released
+//	}
+//	use.Release()
+//
+// # What happens behind Use
+//
+//	runner            Use ──▶ pinned at once if in memory ─────────────▶ Ready
+//	goroutine          │  └─▶ else demanded ─────────┐                    ▲
+//	                   ▼                             ▼                    │ lease
+//	forecaster       observe, score,           queue ──▶ workers ──▶ slots of the
+//	goroutine        keep values,              demand first   read    cache (budget)
+//	                 likely experts ─────────▶ then forecasts
+//
+// The runner's goroutine only looks up, pins and queues. Learning and scoring
+// happen on the forecaster's goroutine, reads on the prefetcher's workers; a
+// forecaster that falls behind drops observations instead of holding anybody
+// up. What is read, kept or dropped never changes what a runner computes: an
+// expert's bytes are the same whether they were in memory, read ahead or
+// demanded.
+//
+// # Memory
+//
+// The budget counts every byte of expert memory: resident, leased and being
+// read. A use reserves room for all its experts before it holds any, so two
+// uses never wait for each other. A pass that needs more experts than the
+// budget holds is served in waves: the runner releases each expert when it is
+// computed, and the next is read into its place.
+//
+// # Concurrency
+//
+// A Runtime is safe for concurrent use; a Session and the Uses it makes belong
+// to one goroutine at a time. Open starts the goroutines, Close joins them.
+// Locks are leaves: no lock of this package is held while another package is
+// called.
+package runtime

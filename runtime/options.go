@@ -1,0 +1,93 @@
+package runtime
+
+import (
+	"fmt"
+	"log/slog"
+
+	"outrider/layout"
+	"outrider/router"
+)
+
+// Keep says which resident expert goes first when room is needed.
+type Keep uint8
+
+const (
+	// KeepForecast drops the expert whose next use is expected last.
+	KeepForecast Keep = iota
+	// KeepLRU drops the expert that was used longest ago and never reads ahead:
+	// the baseline that most engines ship.
+	KeepLRU
+)
+
+// Defaults of Options.
+const (
+	DefaultHorizon = 3
+	maxHorizon     = 64
+)
+
+// Options configure a runtime. The zero value works.
+type Options struct {
+	// BudgetBytes is the hard limit for all expert memory: resident, leased and
+	// being read. 0 takes what the machine and its cgroups leave (see
+	// experts.AutoBudget); Stats and the log say what was chosen.
+	BudgetBytes int64
+	// Keep is the eviction rule.
+	Keep Keep
+	// Predictor forecasts the router; nil takes router.NewOnline. It may be
+	// shared by several runtimes over the same model.
+	Predictor router.Predictor
+	// NoSpeculation reads only what a router has chosen. The forecast still
+	// decides what is kept, unless Keep is KeepLRU.
+	NoSpeculation bool
+	// Horizon is how many layers ahead speculative reads reach; 0 means DefaultHorizon.
+	Horizon int
+	// Workers is how many reads run at once; 0 takes the prefetcher's default.
+	Workers int
+	// Buffered reads through the page cache instead of around it.
+	Buffered bool
+	// FS is where files are opened; nil means layout.OS().
+	FS layout.FS
+	// Logger gets the effective configuration and background failures; nil is silent.
+	Logger *slog.Logger
+	// Poison overwrites the memory of experts that are dropped, so that a runner
+	// that reads weights after releasing them computes nonsense instead of
+	// something plausible. For tests.
+	Poison bool
+}
+
+// Validate reports the first option that has no meaning.
+func (o Options) Validate() error {
+	switch {
+	case o.BudgetBytes < 0:
+		return fmt.Errorf("runtime: budget is %d bytes, want 0 (automatic) or more", o.BudgetBytes)
+	case o.Keep > KeepLRU:
+		return fmt.Errorf("runtime: unknown eviction rule %d", o.Keep)
+	case o.Keep == KeepLRU && o.Predictor != nil:
+		return fmt.Errorf("runtime: a predictor was given, but KeepLRU makes no use of one: leave one of them out")
+	case o.Horizon < 0 || o.Horizon > maxHorizon:
+		return fmt.Errorf("runtime: horizon is %d layers, want 0 (default) to %d", o.Horizon, maxHorizon)
+	case o.Workers < 0:
+		return fmt.Errorf("runtime: %d workers, want 0 (default) or more", o.Workers)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Horizon == 0 {
+		o.Horizon = DefaultHorizon
+	}
+	if o.FS == nil {
+		o.FS = layout.OS()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+func (o Options) mode() layout.Mode {
+	if o.Buffered {
+		return layout.Buffered
+	}
+	return layout.Direct
+}

@@ -1,0 +1,198 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"outrider/experts"
+	"outrider/layout"
+	"outrider/prefetcher"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// Runtime serves the experts of one model from a store within a byte budget.
+// Safe for concurrent use. Whoever opens it closes it.
+type Runtime struct {
+	source layout.Source
+	model  string
+	shape  layout.Shape
+	log    *slog.Logger
+	budget int64
+
+	cache    *experts.Cache
+	reads    *prefetcher.Prefetcher
+	forecast *forecaster // nil with KeepLRU
+
+	// room is what uses may still pin, in bytes. A use reserves all it needs
+	// before it holds anything, so that no two uses can wait for each other.
+	room *semaphore.Weighted
+
+	ctx      context.Context // ends with Close
+	cancel   context.CancelCauseFunc
+	step     atomic.Int64 // layers executed since Open
+	sessions atomic.Int64
+	counters counters
+
+	mu     sync.Mutex
+	closed bool
+	spare  []*use
+}
+
+// Shape is the model's shape.
+func (rt *Runtime) Shape() layout.Shape { return rt.shape }
+
+// Model is the model's name as the store or checkpoint has it.
+func (rt *Runtime) Model() string { return rt.model }
+
+// Record describes the projections of a layer's experts in the order the layer
+// consumes them. The slice is shared: do not change it.
+func (rt *Runtime) Record(layer int) []layout.Projection { return rt.source.Record(layer) }
+
+// Use tells what the router of a layer chose for the tokens of a pass over one
+// or several sessions, and starts bringing the union of those experts. It never
+// waits. Parts and their choices are not kept. Several sessions of one pass
+// belong in one call: a use that waits for memory held by another use waits
+// until that one is released.
+func (rt *Runtime) Use(ctx context.Context, layer int, parts []Routed) (Use, error) {
+	if err := rt.check(ctx, layer); err != nil {
+		return Use{}, err
+	}
+	u := rt.takeUse()
+	if err := u.collect(layer, parts); err != nil {
+		rt.putUse(u)
+		return Use{}, err
+	}
+	rt.cache.Step()
+	step := rt.step.Add(1)
+	rt.reads.Progress(step)
+	u.begin()
+	waves := int64(len(u.held))*u.slot > rt.budget
+	for _, part := range parts {
+		if layer == 0 {
+			rt.counters.tokens.Add(int64(len(part.Choices)))
+		}
+		if part.Session != nil {
+			part.Session.entered(layer, part.Choices)
+		}
+		rt.forecast.observe(part, layer, step, waves)
+	}
+	return Use{u: u, gen: u.generation()}, nil
+}
+
+func (rt *Runtime) check(ctx context.Context, layer int) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if rt.ctx.Err() != nil {
+		return ErrClosed
+	}
+	if layer < 0 || layer >= rt.shape.Layers {
+		return fmt.Errorf("runtime: layer %d is outside the model's 0 to %d (MoE layers, in execution order)", layer, rt.shape.Layers-1)
+	}
+	return nil
+}
+
+// Preload reads experts in layer order until the budget is full or all are in
+// memory. It counts as no use and teaches the forecast nothing.
+func (rt *Runtime) Preload(ctx context.Context) error {
+	var loaded int64
+	for layer := range rt.shape.Layers {
+		bytes := rt.source.SlotBytes(layer)
+		n := min(int64(rt.shape.Experts), (rt.budget-loaded)/bytes)
+		if n <= 0 {
+			return nil
+		}
+		loaded += n * bytes
+		if err := rt.preloadLayer(ctx, layer, int(n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (rt *Runtime) preloadLayer(ctx context.Context, layer, n int) error {
+	if err := rt.check(ctx, layer); err != nil {
+		return err
+	}
+	u := rt.takeUse()
+	u.reset(layer)
+	u.quiet = true
+	for e := range n {
+		u.held = append(u.held, held{index: int32(e)})
+	}
+	u.begin()
+	use := Use{u: u, gen: u.generation()}
+	defer use.Release()
+	for expert, err := range use.Ready(ctx) {
+		if err != nil {
+			return err
+		}
+		expert.Release()
+	}
+	return nil
+}
+
+// reserve waits until the use's experts, or all that the budget holds, may be
+// pinned.
+func (rt *Runtime) reserve(ctx context.Context, u *use) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(rt.ctx, func() { cancel(ErrClosed) })
+	defer stop()
+	need := u.need()
+	if err := rt.room.Acquire(ctx, need); err != nil {
+		return context.Cause(ctx)
+	}
+	u.room = need
+	return nil
+}
+
+func (rt *Runtime) takeUse() *use {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if n := len(rt.spare); n > 0 {
+		u := rt.spare[n-1]
+		rt.spare = rt.spare[:n-1]
+		return u
+	}
+	return newUse(rt)
+}
+
+func (rt *Runtime) putUse(u *use) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.spare = append(rt.spare, u)
+}
+
+func (rt *Runtime) lanes() []LaneStats {
+	var lanes []LaneStats
+	for _, l := range rt.source.Lanes() {
+		lanes = append(lanes, LaneStats{
+			Path: l.Path, Direct: l.File.Direct() != layout.Alignment{}, Fallback: layout.FallbackReason(l.File),
+		})
+	}
+	return lanes
+}
+
+// Close ends the runtime: it cancels what waits, joins the runtime's goroutines
+// and closes the store. Experts still leased stay valid until released. A read
+// that hangs in the operating system is waited for. A second Close does nothing.
+func (rt *Runtime) Close() error {
+	rt.mu.Lock()
+	closed := rt.closed
+	rt.closed = true
+	rt.mu.Unlock()
+	if closed {
+		return nil
+	}
+	rt.cancel(ErrClosed)
+	if rt.forecast != nil {
+		<-rt.forecast.done
+	}
+	return errors.Join(rt.reads.Close(), rt.cache.Close(), rt.source.Close())
+}
