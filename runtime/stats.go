@@ -15,6 +15,9 @@ type Stats struct {
 	// Lookups counts the distinct experts of all uses; Hits those that were in
 	// memory when their use began.
 	Lookups, Hits int64
+	// Uses counts layers executed, Complete those that found all their experts
+	// in memory.
+	Uses, Complete int64
 	// Stall is the exposed stall: the time that Ready and Wait waited for weights.
 	Stall time.Duration
 	// LostObservations counts router choices that the forecaster was too busy
@@ -51,7 +54,7 @@ func (s Stats) StallPerToken() time.Duration {
 
 // counters are what the runtime itself counts.
 type counters struct {
-	tokens, lookups, hits, stall atomic.Int64
+	tokens, lookups, hits, uses, complete, stall atomic.Int64
 }
 
 // Stats returns the counters now. They are read one by one, so that a snapshot
@@ -61,6 +64,8 @@ func (rt *Runtime) Stats() Stats {
 		Tokens:           rt.counters.tokens.Load(),
 		Lookups:          rt.counters.lookups.Load(),
 		Hits:             rt.counters.hits.Load(),
+		Uses:             rt.counters.uses.Load(),
+		Complete:         rt.counters.complete.Load(),
 		Stall:            time.Duration(rt.counters.stall.Load()),
 		LostObservations: rt.forecast.lost(),
 		Memory:           rt.cache.Stats(),

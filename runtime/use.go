@@ -219,6 +219,10 @@ func (u *use) start() {
 	if !u.quiet {
 		u.rt.counters.lookups.Add(int64(len(u.held)))
 		u.rt.counters.hits.Add(int64(hits))
+		u.rt.counters.uses.Add(1)
+		if hits == len(u.held) {
+			u.rt.counters.complete.Add(1)
+		}
 	}
 	u.ask()
 }

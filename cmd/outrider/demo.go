@@ -22,21 +22,22 @@ type demoCmd struct {
 	Dir    string `help:"Where to make the temporary folder; by default the system's place for such." placeholder:"FOLDER"`
 
 	// For tests, which have less time.
-	Rounds int `hidden:"" default:"3"`
-	Tokens int `hidden:"" default:"128"` // of each prompt
+	Rounds int `hidden:"" default:"3"`   // that count, after the first
+	Tokens int `hidden:"" default:"128"` // of each text
 }
 
 func (demoCmd) Help() string {
 	return "Lays out the small model inside this program and generates the same text three times: resident (all experts in " +
 		"memory), demand (least recently used kept, read when the router asks), and outrider (kept and read ahead by forecast). " +
-		"The arms take turns over some rounds, each from an empty state; figures are medians, of decoding only. Exposed stall is the time layers waited " +
-		"for weights. The temporary folder (about 32 MB) is removed at the end." + statusHelp
+		"All begin empty and take turns, text by text. The first round of texts is warm-up: the forecast knows nothing yet; its figures stand apart. " +
+		"The others are medians over the rounds after it, of decoding only. Exposed stall is the time layers waited for weights. " +
+		"The temporary folder (about 32 MB) is removed at the end." + statusHelp
 }
 
 const (
-	demoLeast = 2 // rounds, however slow the machine is
+	demoLeast = 2 // rounds with the warm-up, however slow the machine is
 	// demoPatience is when a round more would take too long.
-	demoPatience = 40 * time.Second
+	demoPatience = 45 * time.Second
 )
 
 // demoPrompts are one a domain of the model's training text.
@@ -49,17 +50,16 @@ var demoPrompts = []struct{ domain, text string }{
 
 // arm is one way to run the model.
 type arm struct {
-	name    string
-	options runtime.Options
-	preload bool
-	rounds  []armRound
+	name      string
+	options   runtime.Options
+	preload   bool
+	runtime   *runtime.Runtime
+	generator *refmodel.Generator
+	rounds    []armRound // the first is warm-up
 }
 
 type armRound struct {
 	decode cost
-	budget int64
-	direct bool
-	reason string
 	texts  []demoText
 }
 
@@ -73,19 +73,23 @@ type demoText struct {
 // demoSummary is what --json prints.
 type demoSummary struct {
 	TextEqual bool      `json:"text_equal"`
-	Rounds    int       `json:"rounds"`
+	Rounds    int       `json:"rounds"` // that count
 	Arms      []demoArm `json:"arms"`
 	// StallRatio is the outrider arm's stall over the demand arm's, HitsGain
-	// its hits less the demand arm's in points of a hundred.
-	StallRatio float64    `json:"stall_ratio"`
-	HitsGain   float64    `json:"hits_gain_points"`
-	Text       []demoText `json:"text"`
+	// its hits less the demand arm's in points of a hundred. The warm-up's are
+	// those of the first round, which the others leave out.
+	StallRatio       float64    `json:"stall_ratio"`
+	HitsGain         float64    `json:"hits_gain_points"`
+	WarmUpStallRatio float64    `json:"warm_up_stall_ratio"`
+	WarmUpHitsGain   float64    `json:"warm_up_hits_gain_points"`
+	Text             []demoText `json:"text"` // of the first round
 }
 
 type demoArm struct {
 	Name        string `json:"name"`
 	BudgetBytes int64  `json:"budget_bytes"`
 	costs
+	WarmUp   costs  `json:"warm_up"`
 	Direct   bool   `json:"direct"`
 	Fallback string `json:"fallback,omitempty"`
 }
@@ -113,7 +117,11 @@ func (c *demoCmd) Run(ctx context.Context, a *app) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := c.playRounds(ctx, a, player{store: store, dense: dense, tokens: c.Tokens}, arms); err != nil {
+	defer func() { err = errors.Join(err, closeArms(arms)) }()
+	if err := openArms(ctx, store, dense, arms); err != nil {
+		return err
+	}
+	if err := c.playRounds(ctx, a, dense, arms); err != nil {
 		return err
 	}
 	s := summariseDemo(arms)
@@ -175,72 +183,87 @@ func (c *demoCmd) arms(store string) ([]*arm, error) {
 	}, m.source.Close()
 }
 
-// player has what each arm runs.
-type player struct {
-	store  string
-	dense  *refmodel.Model
-	tokens int
-}
-
-// playRounds lets the arms take turns, a different one first in each round.
-func (c *demoCmd) playRounds(ctx context.Context, a *app, p player, arms []*arm) error {
-	bar := a.progress("generating", false)
-	defer bar.finish()
-	began := a.now()
-	total := int64(c.Rounds * len(arms) * len(demoPrompts))
-	for round := range c.Rounds {
-		if spent := a.now().Sub(began); round >= demoLeast && spent+spent/time.Duration(round) > demoPatience {
-			break
+// openArms starts each arm's runtime; closeArms ends those that were started.
+func openArms(ctx context.Context, store string, dense *refmodel.Model, arms []*arm) (err error) {
+	for _, arm := range arms {
+		if arm.runtime, err = runtime.Open(ctx, store, arm.options); err != nil {
+			return fmt.Errorf("demo: arm %s: %w", arm.name, err)
 		}
-		for i := range arms {
-			arm := arms[(round+i)%len(arms)]
-			done := int64((round*len(arms) + i) * len(demoPrompts))
-			tell := func(texts int) { bar.set(done+int64(texts), total) }
-			result, err := p.play(ctx, a, arm, tell)
-			if err != nil {
+		if arm.preload {
+			if err := arm.runtime.Preload(ctx); err != nil {
 				return fmt.Errorf("demo: arm %s: %w", arm.name, err)
 			}
-			arm.rounds = append(arm.rounds, result)
+		}
+		if arm.generator, err = refmodel.New(dense, arm.runtime, refmodel.Options{IgnoreEnd: true}); err != nil {
+			return fmt.Errorf("demo: arm %s: %w", arm.name, err)
 		}
 	}
 	return nil
 }
 
-// play generates all texts once, from an empty state.
-func (p player) play(ctx context.Context, a *app, arm *arm, tell func(texts int)) (out armRound, err error) {
-	rt, err := runtime.Open(ctx, p.store, arm.options)
+func closeArms(arms []*arm) (err error) {
+	for _, arm := range arms {
+		if arm.generator != nil {
+			err = errors.Join(err, arm.generator.Close())
+		}
+		if arm.runtime != nil {
+			err = errors.Join(err, arm.runtime.Close())
+		}
+	}
+	return err
+}
+
+// playRounds lets the arms take turns at each text, another one first each
+// time, so that what else the machine does meets all of them.
+func (c *demoCmd) playRounds(ctx context.Context, a *app, dense *refmodel.Model, arms []*arm) error {
+	bar := a.progress("generating", false)
+	defer bar.finish()
+	began := a.now()
+	rounds := c.Rounds + 1
+	total := int64(rounds * len(demoPrompts) * len(arms))
+	var done int64
+	for round := range rounds {
+		if spent := a.now().Sub(began); round >= demoLeast && spent+spent/time.Duration(round) > demoPatience {
+			break
+		}
+		for _, arm := range arms {
+			arm.rounds = append(arm.rounds, armRound{})
+		}
+		for text := range demoPrompts {
+			for i := range arms {
+				arm := arms[(text+i)%len(arms)]
+				if err := arm.play(ctx, a, dense, part{round: round, text: text, tokens: c.Tokens}); err != nil {
+					return fmt.Errorf("demo: arm %s: %w", arm.name, err)
+				}
+				done++
+				bar.set(done, total)
+			}
+		}
+	}
+	return nil
+}
+
+// part is one text of a round.
+type part struct{ round, text, tokens int }
+
+// play generates one text. Greedy text of so small a model falls into loops,
+// which flatter every cache, so it is sampled, in each round with another seed.
+func (arm *arm) play(ctx context.Context, a *app, dense *refmodel.Model, p part) error {
+	sampler, err := refmodel.NewNucleus(refmodel.NucleusOptions{Temperature: 0.8, TopP: 0.95, Seed: uint64(p.round + 1)})
 	if err != nil {
-		return out, err
+		return err
 	}
-	defer func() { err = errors.Join(err, rt.Close()) }()
-	if arm.preload {
-		if err := rt.Preload(ctx); err != nil {
-			return out, err
-		}
-	}
-	g, err := refmodel.New(p.dense, rt, refmodel.Options{IgnoreEnd: true})
+	prompt := demoPrompts[p.text]
+	text, err := generate(ctx, a, arm.generator, request{
+		runtime: arm.runtime, prompt: dense.Tokenizer.Encode(prompt.text), tokens: p.tokens, sampler: sampler,
+	})
 	if err != nil {
-		return out, err
+		return err
 	}
-	defer func() { err = errors.Join(err, g.Close()) }()
-	for i, prompt := range demoPrompts {
-		// Greedy text of so small a model falls into loops, which flatter every cache.
-		sampler, err := refmodel.NewNucleus(refmodel.NucleusOptions{Temperature: 0.8, TopP: 0.95, Seed: 1})
-		if err != nil {
-			return out, err
-		}
-		text, err := generate(ctx, a, g, request{runtime: rt, prompt: p.dense.Tokenizer.Encode(prompt.text), tokens: p.tokens, sampler: sampler})
-		if err != nil {
-			return out, err
-		}
-		out.decode.add(text.decode)
-		out.texts = append(out.texts, demoText{Domain: prompt.domain, Prompt: prompt.text, Text: text.Text, ids: text.Tokens})
-		tell(i + 1)
-	}
-	stats := rt.Stats()
-	out.budget = stats.Memory.Budget
-	out.direct, out.reason = lanesRead(stats)
-	return out, nil
+	round := &arm.rounds[p.round]
+	round.decode.add(text.decode)
+	round.texts = append(round.texts, demoText{Domain: prompt.domain, Prompt: prompt.text, Text: text.Text, ids: text.Tokens})
+	return nil
 }
 
 // equal reports whether two rounds wrote the same tokens.

@@ -51,7 +51,11 @@ func TestDemoInterruptedCleansUp(t *testing.T) {
 func TestDemoFindsDifferentTexts(t *testing.T) {
 	same := armRound{texts: []demoText{{ids: []int32{1, 2}}}}
 	other := armRound{texts: []demoText{{ids: []int32{1, 3}}}}
-	arms := []*arm{{name: "resident", rounds: []armRound{same}}, {name: "demand", rounds: []armRound{same}}, {name: "outrider", rounds: []armRound{other}}}
+	var arms []*arm
+	for _, name := range []string{"resident", "demand", "outrider"} {
+		arms = append(arms, &arm{name: name, rounds: []armRound{same, same}})
+	}
+	arms[2].rounds[0] = other
 	if summariseDemo(arms).TextEqual {
 		t.Error("got equal texts, want different ones found")
 	}

@@ -8,27 +8,34 @@ import (
 	"unicode/utf8"
 )
 
-// summariseDemo takes the medians of each arm's rounds.
+// summariseDemo takes the medians of each arm's rounds after the warm-up.
 func summariseDemo(arms []*arm) *demoSummary {
-	s := &demoSummary{TextEqual: true, Rounds: len(arms[0].rounds), Text: arms[0].rounds[0].texts}
-	byName := map[string]costs{}
+	s := &demoSummary{TextEqual: true, Rounds: len(arms[0].rounds) - 1, Text: arms[0].rounds[0].texts}
 	for _, arm := range arms {
 		var rounds []costs
-		for _, r := range arm.rounds {
+		for i, r := range arm.rounds {
 			rounds = append(rounds, r.decode.figures())
-			s.TextEqual = s.TextEqual && r.equal(arms[0].rounds[0])
+			s.TextEqual = s.TextEqual && r.equal(arms[0].rounds[i])
 		}
-		last := arm.rounds[len(arm.rounds)-1]
-		middle := medianCosts(rounds)
-		byName[arm.name] = middle
-		s.Arms = append(s.Arms, demoArm{Name: arm.name, BudgetBytes: last.budget, costs: middle, Direct: last.direct, Fallback: last.reason})
+		s.Arms = append(s.Arms, demoArm{Name: arm.name, costs: medianCosts(rounds[1:]), WarmUp: rounds[0]})
+		if arm.runtime != nil {
+			stats, last := arm.runtime.Stats(), &s.Arms[len(s.Arms)-1]
+			last.BudgetBytes = stats.Memory.Budget
+			last.Direct, last.Fallback = lanesRead(stats)
+		}
 	}
-	demand, outrider := byName["demand"], byName["outrider"]
-	if demand.StallPerToken > 0 {
-		s.StallRatio = outrider.StallPerToken / demand.StallPerToken
-	}
-	s.HitsGain = 100 * (outrider.Hits - demand.Hits)
+	demand, outrider := s.Arms[1], s.Arms[2]
+	s.StallRatio, s.HitsGain = compareCosts(outrider.costs, demand.costs)
+	s.WarmUpStallRatio, s.WarmUpHitsGain = compareCosts(outrider.WarmUp, demand.WarmUp)
 	return s
+}
+
+// compareCosts is what a has of b's stall, and how many points of hits it has more.
+func compareCosts(a, b costs) (stallRatio, hitsGain float64) {
+	if b.StallPerToken > 0 {
+		stallRatio = a.StallPerToken / b.StallPerToken
+	}
+	return stallRatio, 100 * (a.Hits - b.Hits)
 }
 
 // medianCosts takes the median of each figure by itself.
@@ -73,17 +80,14 @@ func (s *demoSummary) writeTo(w io.Writer) {
 	}
 	g.writeTo(w)
 	fmt.Fprintln(w)
-	if s.Rounds > 1 {
-		fmt.Fprintf(w, "medians of %d rounds, decoding only\n", s.Rounds)
-	} else {
-		fmt.Fprintln(w, "one round, decoding only")
-	}
+	fmt.Fprintf(w, "decoding only; medians of %d rounds of %d texts, after one round of warm-up\n", s.Rounds, len(s.Text))
 	if s.TextEqual {
 		fmt.Fprintln(w, "texts: equal, token for token, in all arms and rounds")
 	} else {
 		fmt.Fprintln(w, "texts: DIFFERENT")
 	}
-	fmt.Fprintf(w, "outrider against demand: %.2f x the stall, %+.1f points of hits\n", s.StallRatio, s.HitsGain)
+	fmt.Fprintf(w, "outrider against demand: %.2f x the stall, %+.1f points of hits (warm-up: %.2f x, %+.1f)\n",
+		s.StallRatio, s.HitsGain, s.WarmUpStallRatio, s.WarmUpHitsGain)
 	for _, arm := range s.Arms {
 		if !arm.Direct {
 			fmt.Fprintf(w, "reads are buffered (%s): what they cost is the page cache's price, not a drive's; try --dir on a disk\n", arm.Fallback)

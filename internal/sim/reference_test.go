@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"outrider/prefetcher"
 	"outrider/trace"
 )
 
@@ -52,15 +51,6 @@ func simulate(t testing.TB, tr *trace.Trace, run string, o Options) *Result {
 	return r
 }
 
-// willing is a governor that counts only a large loss against speculation. The
-// default one holds every expert displaced against it, however much later that
-// is asked for again, and stops for long stretches on these traces.
-var willing = Options{
-	CacheShare: 0.25,
-	Margin:     1,
-	Governor:   prefetcher.GovernorOptions{OffBelow: 0.02, Target: 0.1, MinThreshold: 0.2, MaxThreshold: 0.3},
-}
-
 // TestReferenceTable prints the figures of three recorded traces from cold
 // start, and asserts that the default forecast earns its keep on each.
 func TestReferenceTable(t *testing.T) {
@@ -80,7 +70,7 @@ func TestReferenceTable(t *testing.T) {
 			t.Logf("%-12s %6s %6s %6s %8s %8s", "run", "hits", "stall", "recall", "demand", "ahead")
 			by := map[string]*Result{}
 			for _, run := range []string{"lru", "online", "online+spec", "optimum"} {
-				r := simulate(t, tr, run, willing)
+				r := simulate(t, tr, run, Options{CacheShare: 0.25})
 				by[run] = r
 				t.Logf("%-12s %6.3f %6.3f %6.3f %8.2f %8.2f", run, r.Hits, r.StallOverCompute, r.RecallAtK,
 					r.DemandReadsPerToken, r.SpeculativeReadsPerToken)
