@@ -37,9 +37,10 @@ func clamp(p float32) float64 {
 type Keeper struct {
 	layers   int
 	experts  int
-	position atomic.Int32 // layer that is executing
-	rates    []float32    // by ordinal, smoothed probability of use at an execution of the layer
-	keys     []float64    // by ordinal, expected layers beyond the layer's next execution
+	least    float64        // rate that no expert is taken to be under
+	distance []atomic.Int32 // by layer, executions until its next one
+	rates    []float32      // by ordinal, smoothed probability of use at an execution of the layer
+	keys     []float64      // by ordinal, expected layers beyond the layer's next execution
 }
 
 // NewKeeper makes a keeper that expects every expert equally often, before the
@@ -48,8 +49,10 @@ func NewKeeper(shape layout.Shape) (*Keeper, error) {
 	if err := shape.Validate(); err != nil {
 		return nil, fmt.Errorf("router: keeper: %w", err)
 	}
-	k := &Keeper{layers: shape.Layers, experts: shape.Experts, keys: make([]float64, shape.Count()), rates: make([]float32, shape.Count())}
-	k.position.Store(-1)
+	k := &Keeper{layers: shape.Layers, experts: shape.Experts, keys: make([]float64, shape.Count()), rates: make([]float32, shape.Count()),
+		distance: make([]atomic.Int32, shape.Layers)}
+	k.least = leastRate * float64(shape.TopK) / float64(shape.Experts)
+	k.Enter(-1)
 	for i := range k.keys {
 		k.rates[i] = float32(shape.TopK) / float32(shape.Experts)
 		k.keys[i] = k.key(k.rates[i], k.rates[i])
@@ -70,7 +73,8 @@ const rateGain = 0.5
 //
 //	distance + (1 - p) × layers ÷ rate
 //
-// layers from now; that is NextUse where p is the rate.
+// layers from now; that is NextUse where p is the rate. A rate counts as at least a
+// quarter of an even one.
 func (k *Keeper) Set(layer int, p []float32) {
 	keys, rates := k.Keys(layer), k.rates[layer*k.experts:][:k.experts]
 	for e := range min(len(p), len(keys)) {
@@ -88,13 +92,32 @@ func (k *Keeper) SetNext(layer int, next []float32) {
 	}
 }
 
+// leastRate is the share of an even rate, top-k of all experts, that the rate of
+// an expert is at least taken for: without it a seldom used expert would go first
+// however sure its next use is.
+const leastRate = 0.25
+
 func (k *Keeper) key(p, rate float32) float64 {
-	return float64(k.layers) * (1 - clamp(p)) / clamp(rate)
+	return float64(k.layers) * (1 - clamp(p)) / max(clamp(rate), k.least)
 }
 
-// Enter says that the routing of layer is known: its own next execution is a
-// whole cycle away, that of the layer after it one layer.
-func (k *Keeper) Enter(layer int) { k.position.Store(int32(layer)) }
+// Enter says where the sequences that run are: of each, the layer whose routing
+// is known latest, or -1 before the first. That layer's own next execution is a
+// whole cycle away, that of the layer after it one; of several sequences the
+// nearest counts.
+func (k *Keeper) Enter(positions ...int) {
+	for layer := range k.distance {
+		nearest := k.layers
+		for _, position := range positions {
+			d := layer - position
+			if d <= 0 {
+				d += k.layers
+			}
+			nearest = min(nearest, d)
+		}
+		k.distance[layer].Store(int32(nearest))
+	}
+}
 
 // Keys is one number for each expert of the layer, the larger the later it is
 // expected. The slice is the keeper's own and changes with Set.
@@ -108,14 +131,7 @@ func (k *Keeper) Expect(layer int, key float64) float64 {
 
 // Distance is the number of layer executions until layer executes next, 1 to
 // the number of layers.
-func (k *Keeper) Distance(layer int) int {
-	// A layer that is being executed comes again after a whole cycle.
-	d := layer - int(k.position.Load())
-	if d <= 0 {
-		d += k.layers
-	}
-	return d
-}
+func (k *Keeper) Distance(layer int) int { return int(k.distance[layer].Load()) }
 
 // Join merges one more sequence's forecast p into dst: an expert is used
 // unless no sequence uses it.

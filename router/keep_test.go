@@ -44,6 +44,13 @@ func TestKeeper(t *testing.T) {
 			t.Errorf("distance of layer %d from 1: got %d, want %d", layer, got, want)
 		}
 	}
+	k.Enter(1, 3) // two sequences: the nearer counts
+	for layer, want := range []int{1, 2, 1, 2} {
+		if got := k.Distance(layer); got != want {
+			t.Errorf("distance of layer %d from 1 and 3: got %d, want %d", layer, got, want)
+		}
+	}
+	k.Enter(1)
 	for range 64 { // the rate follows
 		k.Set(2, []float32{0.25, 0.75})
 	}

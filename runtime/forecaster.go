@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"outrider/layout"
 	"outrider/prefetcher"
 	"outrider/router"
 	"outrider/trace"
@@ -13,6 +12,9 @@ import (
 // backlog is how many events may wait for the forecaster. A runner that is
 // faster than that loses observations, never time.
 const backlog = 64
+
+// beforeFirst stands for the layer of a pass that has not begun.
+const beforeFirst = -1
 
 type eventKind uint8
 
@@ -49,7 +51,9 @@ type forecaster struct {
 
 	// Of the forecaster's goroutine alone.
 	sequences map[int64]*sequence
+	now       int64 // step of the latest event
 	scores    []float32
+	positions []int
 	wanted    []prefetcher.Candidate
 
 	done chan struct{}
@@ -59,12 +63,6 @@ type forecaster struct {
 	queue   []*event
 	spare   []*event
 	dropped int64
-}
-
-// sequence is what the forecaster keeps of one session.
-type sequence struct {
-	history router.History
-	p       [][]float32 // the latest score of each layer
 }
 
 func newForecaster(rt *Runtime, predictor router.Predictor, keeper *router.Keeper, o Options) *forecaster {
@@ -84,8 +82,8 @@ func (f *forecaster) begin(s *Session, phase trace.Phase, tokens []int32) {
 		return
 	}
 	if e := f.take(eventBegin, s); e != nil {
-		e.phase, e.layer, e.waves = phase, 0, false
-		e.step = f.rt.step.Load() + 1 // when layer 0 will run
+		e.phase, e.layer, e.waves = phase, beforeFirst, false
+		e.step = f.rt.step.Load()
 		e.tokens = append(e.tokens, tokens...)
 		f.push(e)
 	}
@@ -174,7 +172,10 @@ func (f *forecaster) run(ctx context.Context) {
 			}
 		}
 		for i, e := range batch {
-			f.handle(e, i == len(batch)-1)
+			f.handle(e, !followed(batch[i+1:], e.session))
+		}
+		f.speculateAll()
+		for _, e := range batch {
 			e.tokens, e.ids, e.weights, e.choices = e.tokens[:0], e.ids[:0], e.weights[:0], e.choices[:0]
 		}
 		f.mu.Lock()
@@ -183,91 +184,40 @@ func (f *forecaster) run(ctx context.Context) {
 	}
 }
 
-// handle learns from one event. Only the latest of a batch leads to reads:
-// what an older one would ask for is behind already.
-func (f *forecaster) handle(e *event, latest bool) {
-	seq := f.sequences[e.session]
-	if seq == nil && e.kind != eventEnd {
-		seq = f.newSequence()
-		f.sequences[e.session] = seq
+// followed reports whether one of the events is of the session: then what the
+// one before would ask for is behind already.
+func followed(later []*event, session int64) bool {
+	for _, e := range later {
+		if e.session == session {
+			return true
+		}
 	}
-	switch e.kind {
-	case eventEnd:
+	return false
+}
+
+// handle learns from one event and, if it is its session's latest, looks ahead.
+func (f *forecaster) handle(e *event, latest bool) {
+	if e.kind == eventEnd {
 		delete(f.sequences, e.session)
 		return
-	case eventBegin:
+	}
+	seq := f.sequences[e.session]
+	if seq == nil {
+		seq = f.newSequence(e.step)
+		f.sequences[e.session] = seq
+	}
+	f.now = max(f.now, e.step)
+	if e.kind == eventBegin {
+		seq.layer = beforeFirst
 		seq.history.Begin(e.phase, e.tokens)
-		if latest {
-			f.lookAhead(seq, e, 0)
-		}
-	case eventObserve:
+	} else {
+		seq.arrive(e.layer, e.step)
 		seq.history.Observe(e.layer, e.choices)
-		f.keeper.Enter(e.layer)
+		f.place()
 		f.score(seq, e.layer, (*router.Keeper).Set)
-		if latest {
-			f.lookAhead(seq, e, 1)
-		}
 	}
-}
-
-func (f *forecaster) newSequence() *sequence {
-	seq := &sequence{history: f.predictor.NewHistory(), p: make([][]float32, f.rt.shape.Layers)}
-	for l := range seq.p {
-		seq.p[l] = make([]float32, f.rt.shape.Experts)
-	}
-	return seq
-}
-
-// score forecasts a layer for one sequence and lets the forecast of all
-// sequences rank what is kept of it: as that of a whole pass ahead (Set), or of
-// the next execution alone (SetNext).
-func (f *forecaster) score(seq *sequence, layer int, keep func(*router.Keeper, int, []float32)) {
-	seq.history.Score(layer, seq.p[layer])
-	combined := seq.p[layer]
-	if len(f.sequences) > 1 {
-		combined = f.scores
-		f.combine(layer)
-	}
-	keep(f.keeper, layer, combined)
-	f.rt.cache.Invalidate(layer)
-}
-
-// combine writes to scores the probability that any of the sequences uses an
-// expert of the layer.
-func (f *forecaster) combine(layer int) {
-	clear(f.scores)
-	for _, seq := range f.sequences {
-		router.Join(f.scores, seq.p[layer])
-	}
-}
-
-// lookAhead scores the layers that come next, from ahead layers after the
-// event's on, and asks for what is likely and not in memory.
-func (f *forecaster) lookAhead(seq *sequence, e *event, ahead int) {
-	f.wanted = f.wanted[:0]
-	for d := ahead; d <= f.horizon; d++ {
-		layer := (e.layer + d) % f.rt.shape.Layers
-		f.score(seq, layer, (*router.Keeper).SetNext)
-		if f.speculate && !e.waves {
-			f.candidates(layer, seq.p[layer], e.step+int64(d))
-		}
-	}
-	if f.speculate {
-		f.rt.reads.Speculate(e.step, f.wanted)
-	}
-}
-
-// least is the probability under which an expert is no candidate at all; the
-// governor's threshold lies above it.
-const least = 0.02
-
-func (f *forecaster) candidates(layer int, p []float32, neededBy int64) {
-	for i, v := range p {
-		if v < least {
-			continue
-		}
-		id := layout.ExpertID{Layer: int32(layer), Index: int32(i)}
-		f.wanted = append(f.wanted, prefetcher.Candidate{ID: id, P: v, NeededBy: neededBy})
+	if latest {
+		f.lookAhead(seq, e)
 	}
 }
 

@@ -1,29 +1,11 @@
 package trace
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
-)
 
-// moduleDir is the folder of go.mod.
-func moduleDir(tb testing.TB) string {
-	tb.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			tb.Fatal("no go.mod above the test")
-		}
-		dir = up
-	}
-}
+	"outrider/internal/testfiles"
+)
 
 type realTrace struct {
 	file              string
@@ -54,7 +36,7 @@ func checkReal(t *testing.T, dir string, want realTrace) {
 }
 
 func TestRepositoryTraces(t *testing.T) {
-	dir := filepath.Join(moduleDir(t), "testdata", "traces")
+	dir := filepath.Join(testfiles.Root(t), "testdata", "traces")
 	for _, want := range []realTrace{
 		{"gpt-oss-20b-300.jsonl.gz", 300, 1, 96, Decode, true, false},
 		{"tinymoe-2000.jsonl.gz", 2048, 8, 32, PhaseUnknown, true, true},
@@ -64,10 +46,7 @@ func TestRepositoryTraces(t *testing.T) {
 }
 
 func TestSharedTraces(t *testing.T) {
-	dir := filepath.Join(moduleDir(t), "..", "shared", "data")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skip("the collection of real traces is not beside the repository")
-	}
+	dir := testfiles.Shared(t, "")
 	for _, want := range []realTrace{
 		{"traces/gpt-oss-20b.jsonl.gz", 20881, 60, 96, Decode, true, false},
 		{"traces/deepseek-v2-lite-chat.jsonl.gz", 30387, 250, 156, Prefill, false, false},

@@ -45,8 +45,7 @@ func medianCosts(rounds []costs) costs {
 		for _, r := range rounds {
 			values = append(values, figure(r))
 		}
-		slices.Sort(values)
-		return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+		return median(values)
 	}
 	count := func(figure func(costs) int64) int64 {
 		return int64(float(func(c costs) float64 { return float64(figure(c)) }))
@@ -64,6 +63,12 @@ func medianCosts(rounds []costs) costs {
 		Wasted:                   count(func(c costs) int64 { return c.Wasted }),
 		Displaced:                count(func(c costs) int64 { return c.Displaced }),
 	}
+}
+
+// median sorts the values; of an even number it is the mean of the middle two.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
 func (s *demoSummary) writeTo(w io.Writer) {

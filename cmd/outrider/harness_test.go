@@ -31,7 +31,7 @@ type outcome struct {
 	status         int
 }
 
-func invoke(t *testing.T, args ...string) outcome {
+func invoke(t testing.TB, args ...string) outcome {
 	t.Helper()
 	t.Setenv("COLUMNS", "80") // the help's width
 	var stdout, stderr bytes.Buffer
@@ -40,7 +40,7 @@ func invoke(t *testing.T, args ...string) outcome {
 }
 
 // succeed is invoke for a call that must work.
-func succeed(t *testing.T, args ...string) string {
+func succeed(t testing.TB, args ...string) string {
 	t.Helper()
 	got := invoke(t, args...)
 	if got.status != exitDone {
@@ -50,7 +50,7 @@ func succeed(t *testing.T, args ...string) string {
 }
 
 // decode is succeed with --json.
-func decode[T any](t *testing.T, args ...string) T {
+func decode[T any](t testing.TB, args ...string) T {
 	t.Helper()
 	var value T
 	text := succeed(t, append(args, "--json")...)

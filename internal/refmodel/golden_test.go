@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"outrider/internal/testfiles"
 	"outrider/router"
 )
 
@@ -34,40 +35,19 @@ type referenceVariant struct {
 	} `json:"torch_dequantised"`
 }
 
-// repository is the module's root.
-func repository(t testing.TB) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		if dir == filepath.Dir(dir) {
-			t.Skip("not inside the module's source tree")
-		}
-	}
-}
-
 // sharedData is the folder of all forms of the reference model, beside the repository.
 func sharedData(t testing.TB) string {
 	t.Helper()
-	shared := filepath.Join(filepath.Dir(repository(t)), "shared", "data", "tinymoe")
-	if _, err := os.Stat(shared); err != nil {
-		t.Skipf("the reference model is not beside the repository: %v", err)
-	}
-	return shared
+	return testfiles.Shared(t, "tinymoe")
 }
 
 // q8Model and q8Reference are the form that the repository carries.
 func q8Model(t testing.TB) string {
-	return filepath.Join(repository(t), "testdata", "tinymoe", "tinymoe-q8_0.gguf")
+	return filepath.Join(testfiles.Root(t), "testdata", "tinymoe", "tinymoe-q8_0.gguf")
 }
 
 func q8Reference(t testing.TB) []referencePrompt {
-	return readReference(t, filepath.Join(repository(t), "testdata", "tinymoe", "reference-q8_0.json"))
+	return readReference(t, filepath.Join(testfiles.Root(t), "testdata", "tinymoe", "reference-q8_0.json"))
 }
 
 func readReference(t testing.TB, path string) []referencePrompt {

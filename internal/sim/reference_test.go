@@ -3,34 +3,17 @@ package sim
 import (
 	"context"
 	"math"
-	"os"
 	"path/filepath"
 	"testing"
 
+	"outrider/internal/testfiles"
 	"outrider/trace"
 )
 
-// shared finds a recorded trace beside the repository, or skips.
+// shared reads a recorded trace, or skips.
 func shared(t testing.TB, name string, tokens int) *trace.Trace {
 	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		if dir == filepath.Dir(dir) {
-			t.Fatal("no go.mod above the test")
-		}
-		dir = filepath.Dir(dir)
-	}
-	path := filepath.Join(dir, "..", "shared", "data", name)
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("recorded trace %s is not here", name)
-	}
-	f, err := trace.OpenFile(path)
+	f, err := trace.OpenFile(testfiles.Shared(t, name))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"outrider/internal/ggufwrite"
+	"outrider/internal/testfiles"
 	"outrider/layout"
 	"outrider/layout/gguf"
 )
@@ -94,27 +95,11 @@ func open(t testing.TB, fsys layout.FS, path string) *gguf.File {
 // in the shared data beside it. The test is skipped where there is none.
 func dataFile(t testing.TB, name string) string {
 	t.Helper()
-	root, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
+	path := filepath.Join(testfiles.Root(t), "testdata", "tinymoe", name)
+	if _, err := os.Stat(path); err == nil {
+		return path
 	}
-	for {
-		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-			break
-		}
-		if root == filepath.Dir(root) {
-			t.Fatal("no go.mod above the test's folder")
-		}
-		root = filepath.Dir(root)
-	}
-	for _, dir := range []string{filepath.Join(root, "testdata"), filepath.Join(root, "..", "shared", "data")} {
-		path := filepath.Join(dir, "tinymoe", name)
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	t.Skipf("%s is not here: neither in testdata/tinymoe nor in ../shared/data/tinymoe", name)
-	return ""
+	return testfiles.Shared(t, "tinymoe/"+name)
 }
 
 // sparseFS claims 2^50 bytes for each file; beyond its bytes are zeros.
