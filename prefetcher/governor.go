@@ -8,7 +8,7 @@ type GovernorOptions struct {
 	MaxWidth int // most speculative blocks being read at once on a lane; default 4
 
 	OffBelow float64 // usefulness under which speculation stops; default 0.2
-	Target   float64 // usefulness at which the threshold is lowest; default 0.6
+	Target   float64 // usefulness at which the threshold is lowest; default 0.4
 
 	MinThreshold float64 // least expected saving of a read, in read times; default 0.15
 	MaxThreshold float64 // the threshold as usefulness falls to OffBelow; default 0.8
@@ -39,7 +39,7 @@ func (o GovernorOptions) withDefaults() GovernorOptions {
 	def(&o.Evidence, 24)
 	def(&o.Probe, 8)
 	defF(&o.OffBelow, 0.2)
-	defF(&o.Target, 0.6)
+	defF(&o.Target, 0.4)
 	defF(&o.MinThreshold, 0.15)
 	defF(&o.MaxThreshold, 0.8)
 	if o.Backoff <= 0 {

@@ -1,6 +1,9 @@
 package prefetcher
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // pace measures, from times it is given, how long a step takes, how long the
 // source is busy with one expert, and which share of the time demands keep each
@@ -14,6 +17,7 @@ type pace struct {
 	stepAt   time.Time
 	stepTime float64 // seconds, smoothed
 	readTime float64 // seconds of the source for one expert, smoothed
+	latency  float64 // seconds from the begin of a read to its end, smoothed
 	shares   []float64
 }
 
@@ -93,6 +97,24 @@ func (p *pace) readSteps() float64 {
 	}
 	return p.readTime / p.stepTime
 }
+
+// ended notes that the read of one expert took so long.
+func (p *pace) ended(took time.Duration) {
+	p.done++
+	p.latency = smooth(p.latency, took.Seconds())
+}
+
+// reach is how many steps a read takes from begin to end, at least 1; 1 while
+// that is not known.
+func (p *pace) reach() int {
+	if p.stepTime <= 0 {
+		return 1
+	}
+	return int(max(math.Ceil(min(p.latency/p.stepTime, maxReach)), 1))
+}
+
+// maxReach keeps a drive that hangs from making all forecasts look far ahead.
+const maxReach = 1024
 
 func smooth(old, now float64) float64 {
 	if old == 0 {

@@ -63,3 +63,28 @@ func TestHistogramQuantiles(t *testing.T) {
 		}
 	}
 }
+
+func TestPaceReach(t *testing.T) {
+	start := time.Unix(0, 0)
+	for _, c := range []struct {
+		step, read time.Duration
+		want       int
+	}{
+		{10 * time.Millisecond, time.Millisecond, 1},
+		{10 * time.Millisecond, 10 * time.Millisecond, 1},
+		{10 * time.Millisecond, 25 * time.Millisecond, 3},
+		{time.Millisecond, time.Hour, maxReach},
+	} {
+		p := newPace(1)
+		if got := p.reach(); got != 1 {
+			t.Errorf("at start: got a reach of %d, want 1", got)
+		}
+		for i := range int64(50) {
+			p.advance(i+1, start.Add(time.Duration(i)*c.step))
+			p.ended(c.read)
+		}
+		if got := p.reach(); got != c.want {
+			t.Errorf("steps of %v, reads of %v: got a reach of %d, want %d", c.step, c.read, got, c.want)
+		}
+	}
+}

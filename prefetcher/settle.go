@@ -46,7 +46,7 @@ func (p *Prefetcher) endReading(f *flight) {
 	now := time.Now()
 	p.mu.Lock()
 	p.mu.pace.all.end(now)
-	p.mu.pace.done++
+	p.mu.pace.ended(now.Sub(f.began))
 	p.mu.Unlock()
 }
 

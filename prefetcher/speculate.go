@@ -73,6 +73,15 @@ func (p *Prefetcher) admitLocked(list []Candidate) (pushed int) {
 	return pushed
 }
 
+// Reach is how many steps ahead of its need a read must begin to be in time: the
+// time of one read over that of a step, rounded up, as measured of late. It is 1
+// while that is not known.
+func (p *Prefetcher) Reach() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.pace.reach()
+}
+
 func (p *Prefetcher) admissionLocked() Admission {
 	return Admission{Step: p.mu.step, Threshold: p.mu.governor.Threshold(), ReadSteps: p.mu.pace.readSteps()}
 }

@@ -47,7 +47,7 @@ type forecaster struct {
 	predictor router.Predictor
 	keeper    *router.Keeper
 	speculate bool
-	horizon   int
+	horizon   int // 0: by measurement
 
 	// Of the forecaster's goroutine alone.
 	sequences map[int64]*sequence
@@ -68,7 +68,7 @@ type forecaster struct {
 func newForecaster(rt *Runtime, predictor router.Predictor, keeper *router.Keeper, o Options) *forecaster {
 	return &forecaster{
 		rt: rt, predictor: predictor, keeper: keeper,
-		speculate: !o.NoSpeculation, horizon: min(o.Horizon, rt.shape.Layers-1),
+		speculate: !o.NoSpeculation, horizon: o.Horizon,
 		sequences: make(map[int64]*sequence),
 		scores:    make([]float32, rt.shape.Experts),
 		done:      make(chan struct{}), wake: make(chan struct{}, 1),

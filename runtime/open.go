@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strconv"
 
 	"outrider/experts"
 	"outrider/layout"
@@ -173,10 +174,14 @@ func (rt *Runtime) logConfiguration(o Options) {
 	if rt.forecast != nil {
 		predictor = rt.forecast.predictor.Name()
 	}
+	horizon := "auto"
+	if o.Horizon > 0 {
+		horizon = strconv.Itoa(o.Horizon)
+	}
 	rt.log.Info("runtime open",
 		"model", rt.model, "layers", rt.shape.Layers, "experts", rt.shape.Experts, "top_k", rt.shape.TopK,
 		"budget_bytes", rt.budget, "forecast", predictor,
-		"speculation", rt.forecast != nil && !o.NoSpeculation, "horizon", o.Horizon)
+		"speculation", rt.forecast != nil && !o.NoSpeculation, "horizon", horizon)
 	for _, lane := range rt.lanes() {
 		level := slog.LevelInfo
 		if lane.Fallback != "" {

@@ -75,7 +75,7 @@ func TestOpenLogsTheEffectiveConfiguration(t *testing.T) {
 		options runtime.Options
 		want    []string
 	}{
-		{runtime.Options{BudgetBytes: 8 << 20}, []string{"budget_bytes=8388608", "forecast=online", "speculation=true", "horizon=3", "direct="}},
+		{runtime.Options{BudgetBytes: 8 << 20}, []string{"budget_bytes=8388608", "forecast=online", "speculation=true", "horizon=auto", "direct="}},
 		{runtime.Options{BudgetBytes: 8 << 20, NoSpeculation: true}, []string{"forecast=online", "speculation=false"}},
 		{runtime.Options{BudgetBytes: 8 << 20, Keep: runtime.KeepLRU, Buffered: true}, []string{`forecast="none (recency)"`, "speculation=false", "direct=false"}},
 		{runtime.Options{BudgetBytes: 1 << 20}, []string{"below one token's cycle"}},

@@ -19,10 +19,11 @@ const (
 	KeepLRU
 )
 
-// Defaults of Options.
+// Limits of Options.Horizon.
 const (
-	DefaultHorizon = 3
-	maxHorizon     = 64
+	// mostHorizon is the longest horizon that is chosen by itself.
+	mostHorizon = 8
+	maxHorizon  = 64
 )
 
 // Options configure a runtime. The zero value works.
@@ -39,7 +40,10 @@ type Options struct {
 	// NoSpeculation reads only what a router has chosen. The forecast still
 	// decides what is kept, unless Keep is KeepLRU.
 	NoSpeculation bool
-	// Horizon is how many layers ahead speculative reads reach; 0 means DefaultHorizon.
+	// Horizon is how many layers ahead speculative reads reach. 0 chooses, all
+	// the time anew: as many as one read takes by measurement, from 1 to 8.
+	// Nearer forecasts are better ones, so a horizon longer than that costs more
+	// than it gains.
 	Horizon int
 	// Workers is how many reads run at once; 0 takes the prefetcher's default.
 	Workers int
@@ -65,7 +69,7 @@ func (o Options) Validate() error {
 	case o.Keep == KeepLRU && o.Predictor != nil:
 		return fmt.Errorf("runtime: a predictor was given, but KeepLRU makes no use of one: leave one of them out")
 	case o.Horizon < 0 || o.Horizon > maxHorizon:
-		return fmt.Errorf("runtime: horizon is %d layers, want 0 (default) to %d", o.Horizon, maxHorizon)
+		return fmt.Errorf("runtime: horizon is %d layers, want 0 (automatic) to %d", o.Horizon, maxHorizon)
 	case o.Workers < 0:
 		return fmt.Errorf("runtime: %d workers, want 0 (default) or more", o.Workers)
 	}
@@ -73,9 +77,6 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Horizon == 0 {
-		o.Horizon = DefaultHorizon
-	}
 	if o.FS == nil {
 		o.FS = layout.OS()
 	}

@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"math"
+
 	"outrider/layout"
 	"outrider/prefetcher"
 	"outrider/router"
@@ -84,13 +86,23 @@ func (f *forecaster) combine(layer int) {
 // likely.
 func (f *forecaster) lookAhead(seq *sequence, e *event) {
 	seq.wanted = seq.wanted[:0]
-	for d := 1; d <= f.horizon; d++ {
+	for d := 1; d <= f.reach(seq); d++ {
 		layer := (e.layer + d) % f.rt.shape.Layers
 		f.score(seq, layer, (*router.Keeper).SetNext)
 		if f.speculate && !e.waves {
 			seq.want(layer, e.step+int64(float64(d)*seq.stride))
 		}
 	}
+}
+
+// reach is how many layers ahead the sequence looks.
+func (f *forecaster) reach(seq *sequence) int {
+	layers := f.horizon
+	if layers == 0 {
+		steps := float64(f.rt.reads.Reach())
+		layers = int(min(math.Ceil(steps/seq.stride), mostHorizon))
+	}
+	return min(layers, max(f.rt.shape.Layers-1, 1))
 }
 
 // least is the probability under which an expert is no candidate at all; the

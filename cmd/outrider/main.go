@@ -7,14 +7,21 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
 )
 
+// readingProcs are Ps of Go's scheduler beyond one a core. A read holds its P
+// until the scheduler notices; with none to spare, the next read waits for that
+// while a core is idle.
+const readingProcs = 1
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + readingProcs)
 	// The first ^C cancels and cleans up; a second one ends the program at once.
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
