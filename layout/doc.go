@@ -21,14 +21,16 @@
 //	err = store.Locate(id, &placement) // what to read, and where the tensors then lie
 //
 // PlanStore is pure: the size of a store is known before anything is written.
-// Files are read and written through FS and WriteFS only.
+// Files are read and written through FS and WriteFS only. OS is the file system
+// that always works; a Ring reads direct files through io_uring where it may.
 //
 // # Ownership and concurrency
 //
 // Whoever opens a Source closes it; its lanes belong to it. Slices that a
 // Source or Manifest returns are shared and must not be changed. Source and FS
 // are safe for concurrent use. Build and Verify join all goroutines they start
-// before they return. The only lock is private to Verify and held over no call.
+// before they return; a Ring joins its goroutine in Close. Locks are private to
+// Verify, a Ring and its files: none is held over a call or taken under another.
 //
 // # Format version 1
 //

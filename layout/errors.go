@@ -30,6 +30,8 @@ var (
 	ErrSilentRead = errors.New("read reported bytes that it did not deliver")
 	// ErrUnknownExpert: the source has no such expert.
 	ErrUnknownExpert = errors.New("no such expert")
+	// ErrNoRing: this system offers no io_uring to read with.
+	ErrNoRing = errors.New("no io_uring")
 )
 
 // CorruptError says where a store is damaged.

@@ -101,3 +101,4 @@ func (b *bufferedFile) Size() int64            { return b.size }
 func (b *bufferedFile) Direct() Alignment      { return Alignment{} }
 func (b *bufferedFile) Close() error           { return b.f.Close() }
 func (b *bufferedFile) FallbackReason() string { return b.reason }
+func (b *bufferedFile) Engine() string         { return EngineBuffered }

@@ -145,10 +145,21 @@ func probe(direct, plain io.ReaderAt, align Alignment, size int64) (string, erro
 // ReadAt checks the alignment itself: some file systems accept reads that
 // others refuse.
 func (d *directFile) ReadAt(p []byte, off int64) (int, error) {
-	if !d.align.check(p, off) {
-		return 0, fmt.Errorf("layout: read of %d bytes at %d of %s: %w: address needs a multiple of %d, offset and length of %d",
-			len(p), off, d.f.Name(), ErrUnaligned, d.align.Memory, d.align.Offset)
+	if err := d.aligned(p, off); err != nil {
+		return 0, err
 	}
+	return d.read(p, off)
+}
+
+func (d *directFile) aligned(p []byte, off int64) error {
+	if d.align.check(p, off) {
+		return nil
+	}
+	return fmt.Errorf("layout: read of %d bytes at %d of %s: %w: address needs a multiple of %d, offset and length of %d",
+		len(p), off, d.f.Name(), ErrUnaligned, d.align.Memory, d.align.Offset)
+}
+
+func (d *directFile) read(p []byte, off int64) (int, error) {
 	n, err := d.f.ReadAt(p, off)
 	if err != nil && off >= 0 && off+int64(n) >= d.size {
 		// Having met the end, os.File asks for the rest at an odd offset, which
@@ -160,6 +171,7 @@ func (d *directFile) ReadAt(p []byte, off int64) (int, error) {
 
 func (d *directFile) Size() int64       { return d.size }
 func (d *directFile) Direct() Alignment { return d.align }
+func (d *directFile) Engine() string    { return EnginePread }
 func (d *directFile) Close() error      { return d.f.Close() }
 
 // refused reports whether an error means that direct I/O is not possible here.

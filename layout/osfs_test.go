@@ -34,9 +34,9 @@ func diskFile(t testing.TB, n int) (string, []byte) {
 
 // openDirect opens a file for direct reads, and skips the test where this
 // folder's disk does not allow them.
-func openDirect(t testing.TB, path string) layout.File {
+func openDirect(t testing.TB, fsys layout.FS, path string) layout.File {
 	t.Helper()
-	f, err := layout.OS().Open(path, layout.Direct)
+	f, err := fsys.Open(path, layout.Direct)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,10 +47,12 @@ func openDirect(t testing.TB, path string) layout.File {
 	return f
 }
 
-func TestDirectFileReads(t *testing.T) {
+func TestDirectFileReads(t *testing.T) { eachEngine(t, testDirectFileReads) }
+
+func testDirectFileReads(t *testing.T, fsys layout.FS) {
 	for _, size := range []int{1, 100, 512, 4095, 4096, 4097, 100_000} {
 		path, want := diskFile(t, size)
-		f := openDirect(t, path)
+		f := openDirect(t, fsys, path)
 		if f.Size() != int64(size) || layout.FallbackReason(f) != "" {
 			t.Errorf("got size %d and reason %q, want %d and none", f.Size(), layout.FallbackReason(f), size)
 		}
@@ -72,9 +74,11 @@ func TestDirectFileReads(t *testing.T) {
 	}
 }
 
-func TestDirectFileRefusesUnalignedReads(t *testing.T) {
+func TestDirectFileRefusesUnalignedReads(t *testing.T) { eachEngine(t, testRefusesUnalignedReads) }
+
+func testRefusesUnalignedReads(t *testing.T, fsys layout.FS) {
 	path, _ := diskFile(t, 100_000)
-	f := openDirect(t, path)
+	f := openDirect(t, fsys, path)
 	a := f.Direct()
 	buf := slot(int64(4 * max(a.Memory, a.Offset)))
 	type read struct {
@@ -97,9 +101,11 @@ func TestDirectFileRefusesUnalignedReads(t *testing.T) {
 	}
 }
 
-func TestEmptyFileFallsBack(t *testing.T) {
+func TestEmptyFileFallsBack(t *testing.T) { eachEngine(t, testEmptyFileFallsBack) }
+
+func testEmptyFileFallsBack(t *testing.T, fsys layout.FS) {
 	path, _ := diskFile(t, 0)
-	f, err := layout.OS().Open(path, layout.Direct)
+	f, err := fsys.Open(path, layout.Direct)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -149,6 +149,7 @@ type unfitFile struct {
 }
 
 func (u unfitFile) FallbackReason() string { return u.reason }
+func (u unfitFile) Engine() string         { return Engine(u.File) }
 
 func (s *Store) measureSlots() {
 	shape := s.manifest.Shape

@@ -173,7 +173,8 @@ func (rt *Runtime) lanes() []LaneStats {
 	var lanes []LaneStats
 	for _, l := range rt.source.Lanes() {
 		lanes = append(lanes, LaneStats{
-			Path: l.Path, Direct: l.File.Direct() != layout.Alignment{}, Fallback: layout.FallbackReason(l.File),
+			Path: l.Path, Engine: layout.Engine(l.File),
+			Direct: l.File.Direct() != layout.Alignment{}, Fallback: layout.FallbackReason(l.File),
 		})
 	}
 	return lanes

@@ -32,6 +32,7 @@ type Stats struct {
 // LaneStats says how one lane is read.
 type LaneStats struct {
 	Path     string
+	Engine   string // how it is read: layout.Engine
 	Direct   bool   // around the page cache, proven at open
 	Fallback string // why not, where direct reads were asked for
 }

@@ -21,6 +21,9 @@ func (r *readFile) Close() error { return r.fs.closing(r.name, r.File.Close) }
 // FallbackReason is the wrapped file's.
 func (r *readFile) FallbackReason() string { return layout.FallbackReason(r.File) }
 
+// Engine is the wrapped file's.
+func (r *readFile) Engine() string { return layout.Engine(r.File) }
+
 type writeFile struct {
 	layout.WriteFile
 	fs   *FS

@@ -38,6 +38,13 @@ func TestTokensEqual(t *testing.T) {
 		{"in place, a quarter", path, 0.25, runtime.Options{}},
 		{"in place, floor", path, 0, runtime.Options{}},
 	}
+	if ring, err := layout.OpenRing(layout.RingOptions{}); err == nil {
+		defer ring.Close()
+		arms[0].options.FS = ring
+		arms[0].name += ", io_uring"
+	} else {
+		t.Logf("no io_uring here (%v): pread instead", err)
+	}
 	prompts, steps := q8Reference(t)[:3], 64
 	if underRace || testing.Short() {
 		prompts, steps = prompts[:1], 8
