@@ -98,6 +98,25 @@ func (m *model) checkBudget() {
 	}
 }
 
+// An expert may arrive at any moment of a Wait: each must end without an error.
+func TestWaitMeetsArrivalsAtAnyMoment(t *testing.T) {
+	m := open(t, 6, device.Model{}, runtime.Options{NoSpeculation: true})
+	defer m.Close()
+	s := m.NewSession()
+	defer s.Close()
+	r := rand.New(rand.NewPCG(5, 5))
+	for n := range 20000 {
+		use, err := s.Use(t.Context(), n%small.Layers, choose(wander(r, small, 4)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := use.Wait(t.Context()); err != nil {
+			t.Fatalf("wait %d: %v", n, err)
+		}
+		use.Release()
+	}
+}
+
 // A pass over several sequences brings the union of their experts once.
 func TestBatchTakesTheUnion(t *testing.T) {
 	m := open(t, 8, device.Model{}, runtime.Options{NoSpeculation: true})

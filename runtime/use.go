@@ -56,8 +56,8 @@ func (v Use) Wait(ctx context.Context) error {
 		return ErrReleased
 	}
 	u := v.u
-	for u.arrivals() < len(u.held) {
-		if err := u.await(ctx, u.arrivals()); err != nil {
+	for have := u.arrivals(); have < len(u.held); have = u.arrivals() {
+		if err := u.await(ctx, have); err != nil {
 			return err
 		}
 	}

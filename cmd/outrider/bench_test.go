@@ -1,10 +1,14 @@
 package main
 
-import "testing"
+import (
+	"runtime"
+	"testing"
+)
 
 // BenchmarkDemo is the demo as a user runs it: what the outrider arm has of the
 // demand arm's exposed stall, and how many points of hits it has more.
 func BenchmarkDemo(b *testing.B) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + readingProcs)) // as main does
 	var stall, warmUp, hits []float64
 	for b.Loop() {
 		s := decode[demoSummary](b, "demo", "--dir", b.TempDir())
