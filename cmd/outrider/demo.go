@@ -23,14 +23,14 @@ type demoCmd struct {
 
 	// For tests, which have less time.
 	Rounds int `hidden:"" default:"3"`   // that count, after the first
-	Tokens int `hidden:"" default:"128"` // of each text
+	Tokens int `hidden:"" default:"160"` // of each text
 }
 
 func (demoCmd) Help() string {
 	return "Lays out the small model inside this program and generates the same text three times: resident (all experts in " +
 		"memory), demand (least recently used kept, read when the router asks), and outrider (kept and read ahead by forecast). " +
 		"All begin empty and take turns, text by text. The first round of texts is warm-up: the forecast knows nothing yet; its figures stand apart. " +
-		"The others are medians over the rounds after it, of decoding only. Exposed stall is the time layers waited for weights. " +
+		"All figures are of decoding only, speed and stall medians over the texts. Exposed stall is the time layers waited for weights. " +
 		"The temporary folder (about 32 MB) is removed at the end." + statusHelp
 }
 
@@ -59,7 +59,7 @@ type arm struct {
 }
 
 type armRound struct {
-	decode cost
+	decode []cost // of each text
 	texts  []demoText
 }
 
@@ -261,7 +261,7 @@ func (arm *arm) play(ctx context.Context, a *app, dense *refmodel.Model, p part)
 		return err
 	}
 	round := &arm.rounds[p.round]
-	round.decode.add(text.decode)
+	round.decode = append(round.decode, text.decode)
 	round.texts = append(round.texts, demoText{Domain: prompt.domain, Prompt: prompt.text, Text: text.Text, ids: text.Tokens})
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestDemo(t *testing.T) {
@@ -49,8 +50,8 @@ func TestDemoInterruptedCleansUp(t *testing.T) {
 }
 
 func TestDemoFindsDifferentTexts(t *testing.T) {
-	same := armRound{texts: []demoText{{ids: []int32{1, 2}}}}
-	other := armRound{texts: []demoText{{ids: []int32{1, 3}}}}
+	same := armRound{decode: []cost{{tokens: 1}}, texts: []demoText{{ids: []int32{1, 2}}}}
+	other := armRound{decode: []cost{{tokens: 1}}, texts: []demoText{{ids: []int32{1, 3}}}}
 	var arms []*arm
 	for _, name := range []string{"resident", "demand", "outrider"} {
 		arms = append(arms, &arm{name: name, rounds: []armRound{same, same}})
@@ -65,12 +66,15 @@ func TestDemoFindsDifferentTexts(t *testing.T) {
 	}
 }
 
-func TestMedianCosts(t *testing.T) {
-	got := medianCosts([]costs{{Hits: 3, Useful: 10}, {Hits: 1, Useful: 30}, {Hits: 2, Useful: 20}})
-	if got.Hits != 2 || got.Useful != 20 {
-		t.Errorf("three rounds: got %+v, want the middle of each figure", got)
+func TestTextCosts(t *testing.T) {
+	text := func(stall time.Duration, hits int64) cost {
+		return cost{tokens: 10, took: time.Second, stall: stall, lookups: 100, hits: hits, useful: 1}
 	}
-	if got := medianCosts([]costs{{Hits: 1}, {Hits: 2}}).Hits; got != 1.5 {
-		t.Errorf("two rounds: got %v, want 1.5", got)
+	got := textCosts([]cost{text(10*time.Microsecond, 30), text(time.Second, 60), text(30*time.Microsecond, 90)})
+	if got.StallPerToken != 3 || got.Hits != 0.6 || got.Tokens != 30 || got.Useful != 3 || got.TokensPerSecond != 10 {
+		t.Errorf("got %+v, want the middle text's stall of 3 µs a token, hits of 0.6, and sums", got)
+	}
+	if got := median([]float64{2, 1}); got != 1.5 {
+		t.Errorf("median of two: got %v, want 1.5", got)
 	}
 }

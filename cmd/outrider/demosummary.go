@@ -8,16 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// summariseDemo takes the medians of each arm's rounds after the warm-up.
+// summariseDemo sums up each arm's rounds, the warm-up apart.
 func summariseDemo(arms []*arm) *demoSummary {
 	s := &demoSummary{TextEqual: true, Rounds: len(arms[0].rounds) - 1, Text: arms[0].rounds[0].texts}
 	for _, arm := range arms {
-		var rounds []costs
+		var counted []cost
 		for i, r := range arm.rounds {
-			rounds = append(rounds, r.decode.figures())
+			if i > 0 {
+				counted = append(counted, r.decode...)
+			}
 			s.TextEqual = s.TextEqual && r.equal(arms[0].rounds[i])
 		}
-		s.Arms = append(s.Arms, demoArm{Name: arm.name, costs: medianCosts(rounds[1:]), WarmUp: rounds[0]})
+		s.Arms = append(s.Arms, demoArm{Name: arm.name, costs: textCosts(counted), WarmUp: textCosts(arm.rounds[0].decode)})
 		if arm.runtime != nil {
 			stats, last := arm.runtime.Stats(), &s.Arms[len(s.Arms)-1]
 			last.BudgetBytes = stats.Memory.Budget
@@ -38,31 +40,19 @@ func compareCosts(a, b costs) (stallRatio, hitsGain float64) {
 	return stallRatio, 100 * (a.Hits - b.Hits)
 }
 
-// medianCosts takes the median of each figure by itself.
-func medianCosts(rounds []costs) costs {
-	float := func(figure func(costs) float64) float64 {
-		var values []float64
-		for _, r := range rounds {
-			values = append(values, figure(r))
-		}
-		return median(values)
+// textCosts sums up what some texts cost. Speed and stall are medians over the
+// texts, so that what else the machine did during one of them does not count.
+func textCosts(texts []cost) costs {
+	var all cost
+	var speed, stall []float64
+	for _, text := range texts {
+		all.add(text)
+		f := text.figures()
+		speed, stall = append(speed, f.TokensPerSecond), append(stall, f.StallPerToken)
 	}
-	count := func(figure func(costs) int64) int64 {
-		return int64(float(func(c costs) float64 { return float64(figure(c)) }))
-	}
-	return costs{
-		Tokens:                   count(func(c costs) int64 { return c.Tokens }),
-		TokensPerSecond:          float(func(c costs) float64 { return c.TokensPerSecond }),
-		StallPerToken:            float(func(c costs) float64 { return c.StallPerToken }),
-		Hits:                     float(func(c costs) float64 { return c.Hits }),
-		BytesPerToken:            float(func(c costs) float64 { return c.BytesPerToken }),
-		DemandReadsPerToken:      float(func(c costs) float64 { return c.DemandReadsPerToken }),
-		SpeculativeReadsPerToken: float(func(c costs) float64 { return c.SpeculativeReadsPerToken }),
-		Useful:                   count(func(c costs) int64 { return c.Useful }),
-		Late:                     count(func(c costs) int64 { return c.Late }),
-		Wasted:                   count(func(c costs) int64 { return c.Wasted }),
-		Displaced:                count(func(c costs) int64 { return c.Displaced }),
-	}
+	sum := all.figures()
+	sum.TokensPerSecond, sum.StallPerToken = median(speed), median(stall)
+	return sum
 }
 
 // median sorts the values; of an even number it is the mean of the middle two.
@@ -85,7 +75,7 @@ func (s *demoSummary) writeTo(w io.Writer) {
 	}
 	g.writeTo(w)
 	fmt.Fprintln(w)
-	fmt.Fprintf(w, "decoding only; medians of %d rounds of %d texts, after one round of warm-up\n", s.Rounds, len(s.Text))
+	fmt.Fprintf(w, "decoding only, after one round of warm-up: %d rounds of %d texts; speed and stall are medians over the texts\n", s.Rounds, len(s.Text))
 	if s.TextEqual {
 		fmt.Fprintln(w, "texts: equal, token for token, in all arms and rounds")
 	} else {
