@@ -3,24 +3,8 @@ package router
 import (
 	"testing"
 
-	"outrider/internal/testfiles"
-	"outrider/trace"
+	"outrider/internal/testtrace"
 )
-
-// shared reads a recorded trace, or skips.
-func shared(t testing.TB, name string, tokens int) *trace.Trace {
-	t.Helper()
-	f, err := trace.OpenFile(testfiles.Shared(t, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	tr, err := trace.ReadAll(f, tokens)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tr
-}
 
 // TestRecordedRecall holds the default predictor to its figures on recorded
 // traces, 3,000 tokens from an empty state, with one configuration for all.
@@ -38,7 +22,7 @@ func TestRecordedRecall(t *testing.T) {
 		{"tinymoe/traces.jsonl.gz", false, 0.68},
 		{"tinymoe/traces.jsonl.gz", true, 0.71},
 	} {
-		tr := shared(t, c.name, 3000)
+		tr := testtrace.Shared(t, c.name, 3000)
 		if !c.tokens {
 			for i := range tr.Tokens {
 				tr.Tokens[i] = -1

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strconv"
 
 	"outrider/experts"
@@ -31,13 +30,13 @@ func Open(ctx context.Context, path string, o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("runtime: open %s: %w", path, err)
 	}
 	o = o.withDefaults()
-	source, model, err := openSource(o.FS, path, o.mode())
+	model, err := checkpoint.Open(o.FS, path, o.mode())
 	if err != nil {
 		return nil, fmt.Errorf("runtime: open %s: %w", path, err)
 	}
-	rt, err := start(source, model, o)
+	rt, err := start(model.Source, model.Name, o)
 	if err != nil {
-		source.Close()
+		model.Source.Close()
 		return nil, fmt.Errorf("runtime: open %s: %w", path, err)
 	}
 	return rt, nil
@@ -55,34 +54,6 @@ func New(source layout.Source, o Options) (*Runtime, error) {
 	}
 	source.Close()
 	return nil, err
-}
-
-// openSource opens a store folder, or a checkpoint file in place.
-func openSource(fsys layout.FS, path string, mode layout.Mode) (layout.Source, string, error) {
-	info, err := fsys.Stat(path)
-	if err != nil {
-		return nil, "", err
-	}
-	if info.IsDir() {
-		store, err := layout.OpenStore(fsys, path, mode)
-		if err != nil {
-			return nil, "", err
-		}
-		return store, store.Manifest().Model.Name, nil
-	}
-	cp, err := checkpoint.Read(fsys, path)
-	if err != nil {
-		return nil, "", err
-	}
-	source, err := layout.OpenInPlace(fsys, cp, mode)
-	if err != nil {
-		return nil, "", err
-	}
-	name := cp.Name
-	if name == "" {
-		name = filepath.Base(path)
-	}
-	return source, name, nil
 }
 
 // start builds the parts and starts their goroutines; on an error none is left.

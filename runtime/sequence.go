@@ -86,7 +86,8 @@ func (f *forecaster) combine(layer int) {
 // likely.
 func (f *forecaster) lookAhead(seq *sequence, e *event) {
 	seq.wanted = seq.wanted[:0]
-	for d := 1; d <= f.reach(seq); d++ {
+	reach := f.reach(seq)
+	for d := 1; d <= reach; d++ {
 		layer := (e.layer + d) % f.rt.shape.Layers
 		f.score(seq, layer, (*router.Keeper).SetNext)
 		if f.speculate && !e.waves {

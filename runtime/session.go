@@ -2,10 +2,8 @@ package runtime
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 
-	"outrider/layout"
 	"outrider/router"
 	"outrider/trace"
 )
@@ -97,8 +95,4 @@ func (s *Session) finishPass() {
 // Clear Weights if the runner does not tell gate weights.
 func (rt *Runtime) TraceHeader() trace.Header {
 	return trace.Header{Model: rt.model, Shape: rt.shape, Weights: true, Tokens: true, Source: "outrider"}
-}
-
-func routingError(shape layout.Shape, layer, token int, expert int32) error {
-	return fmt.Errorf("runtime: layer %d token %d: expert %d is outside the model's 0 to %d", layer, token, expert, shape.Experts-1)
 }

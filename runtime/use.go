@@ -156,7 +156,7 @@ func (u *use) collect(layer int, parts []Routed) error {
 		for token, c := range part.Choices {
 			for _, e := range c.Experts {
 				if e < 0 || int(e) >= len(u.stamp) {
-					return routingError(u.rt.shape, layer, token, e)
+					return fmt.Errorf("runtime: layer %d token %d: expert %d is outside the model's 0 to %d", layer, token, e, len(u.stamp)-1)
 				}
 				if u.stamp[e] != u.round {
 					u.stamp[e] = u.round

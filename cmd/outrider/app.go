@@ -45,8 +45,3 @@ func (a *app) say(format string, args ...any) {
 		fmt.Fprintf(a.stdout, format+"\n", args...)
 	}
 }
-
-// warn tells of something that does not stop the command.
-func (a *app) warn(format string, args ...any) {
-	fmt.Fprintf(a.stderr, "outrider: "+format+"\n", args...)
-}

@@ -180,7 +180,7 @@ func (c *demoCmd) arms(store string) ([]*arm, error) {
 		{name: "resident", options: runtime.Options{BudgetBytes: total}, preload: true},
 		{name: "demand", options: runtime.Options{BudgetBytes: budget, Keep: runtime.KeepLRU}},
 		{name: "outrider", options: runtime.Options{BudgetBytes: budget}},
-	}, m.source.Close()
+	}, m.Source.Close()
 }
 
 // openArms starts each arm's runtime; closeArms ends those that were started.

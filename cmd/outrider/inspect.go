@@ -72,35 +72,35 @@ func (c *inspectCmd) Run(_ context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	defer m.source.Close() // nothing was written
+	defer m.Source.Close() // nothing was written
 	report := inspect(m)
 	return a.print(report, report.writeTo)
 }
 
 func inspect(m *model) *inspection {
-	shape := m.source.Shape()
+	shape := m.Source.Shape()
 	r := &inspection{
-		Kind: "checkpoint", Path: m.path, Model: m.name, Architecture: m.arch, Format: m.format,
+		Kind: "checkpoint", Path: m.path, Model: m.Name, Architecture: m.Architecture, Format: m.Format,
 		Layers: shape.Layers, LayerIDs: shape.LayerIDs, Experts: shape.Experts, TopK: shape.TopK,
-		RestBytes: m.restBytes, MemoryBytes: m.slotBytes(),
+		RestBytes: m.RestBytes, MemoryBytes: m.slotBytes(),
 	}
 	r.FloorBytes, r.CycleBytes = m.floor()
-	r.addRecords(m.source)
-	for i, lane := range m.source.Lanes() {
+	r.addRecords(m.Source)
+	for i, lane := range m.Source.Lanes() {
 		direct := lane.File.Direct()
 		l := inspectedLane{
 			Path: lane.Path, Size: lane.File.Size(), Direct: direct != layout.Alignment{},
 			DirectAlign: max(direct.Memory, direct.Offset), Fallback: layout.FallbackReason(lane.File),
 		}
-		if m.store != nil {
-			l.Weight = m.store.Manifest().Lanes[i].Weight
+		if m.Store != nil {
+			l.Weight = m.Store.Manifest().Lanes[i].Weight
 		}
 		r.Lanes = append(r.Lanes, l)
 	}
-	if m.store != nil {
-		manifest := m.store.Manifest()
+	if m.Store != nil {
+		manifest := m.Store.Manifest()
 		r.Kind, r.ID, r.Align, r.PaddingBytes, r.Order = "store", manifest.ID, manifest.Align, manifest.PaddingBytes, manifest.Order
-		for _, f := range m.checkpoint {
+		for _, f := range m.Files {
 			r.Checkpoint = append(r.Checkpoint, inspectedFile{Path: f.Path, Size: f.Size})
 		}
 	}

@@ -4,63 +4,34 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 
 	"outrider/layout"
 	"outrider/layout/checkpoint"
 	"outrider/layout/gguf"
 )
 
-// model is a store or a checkpoint, open, with what both can say about themselves.
+// model is a store or a checkpoint, open, and the path that a user gave for it.
 type model struct {
-	path       string
-	source     layout.Source
-	store      *layout.Store // nil for a checkpoint in place
-	name       string
-	arch       string
-	format     string // of the checkpoint: "gguf"
-	restBytes  int64
-	checkpoint []layout.CheckpointFile
+	*checkpoint.Model
+	path string
 }
 
 // openModel opens a store's folder or a checkpoint's file. The caller closes
 // the source, or hands it to a runtime that does.
 func openModel(fsys layout.FS, path string, mode layout.Mode) (*model, error) {
-	info, err := fsys.Stat(path)
+	m, err := checkpoint.Open(fsys, path, mode)
 	if err != nil {
 		return nil, err
 	}
-	if info.IsDir() {
-		store, err := layout.OpenStore(fsys, path, mode)
-		if err != nil {
-			return nil, err
-		}
-		m := store.Manifest()
-		return &model{path: path, source: store, store: store, name: m.Model.Name, arch: m.Model.Architecture,
-			format: m.Source.Format, restBytes: m.Model.RestBytes, checkpoint: m.Source.Files}, nil
-	}
-	cp, err := checkpoint.Read(fsys, path)
-	if err != nil {
-		return nil, err
-	}
-	source, err := layout.OpenInPlace(fsys, cp, mode)
-	if err != nil {
-		return nil, err
-	}
-	name := cp.Name
-	if name == "" {
-		name = filepath.Base(path)
-	}
-	return &model{path: path, source: source, name: name, arch: cp.Architecture,
-		format: cp.Format, restBytes: cp.RestBytes, checkpoint: cp.Files}, nil
+	return &model{Model: m, path: path}, nil
 }
 
 // slotBytes is the memory that all experts take, of which a budget in per cent
 // is a share.
 func (m *model) slotBytes() int64 {
 	var total int64
-	for l := range m.source.Shape().Layers {
-		total += int64(m.source.Shape().Experts) * m.source.SlotBytes(l)
+	for l := range m.Source.Shape().Layers {
+		total += int64(m.Source.Shape().Experts) * m.Source.SlotBytes(l)
 	}
 	return total
 }
@@ -68,8 +39,8 @@ func (m *model) slotBytes() int64 {
 // floor is the memory that one layer of one token needs, cycle what one token
 // touches over all layers.
 func (m *model) floor() (floor, cycle int64) {
-	for l := range m.source.Shape().Layers {
-		layer := int64(m.source.Shape().TopK) * m.source.SlotBytes(l)
+	for l := range m.Source.Shape().Layers {
+		layer := int64(m.Source.Shape().TopK) * m.Source.SlotBytes(l)
 		floor = max(floor, layer)
 		cycle += layer
 	}
@@ -79,15 +50,15 @@ func (m *model) floor() (floor, cycle int64) {
 // densePath is the GGUF file that holds everything but the experts: the
 // checkpoint itself, or for a store the one it was built from, unless given.
 func (m *model) densePath(fsys layout.FS, given string) (string, error) {
-	if given == "" && m.store == nil {
+	if given == "" && m.Store == nil {
 		return m.path, nil
 	}
 	path := given
 	if path == "" {
-		if len(m.checkpoint) == 0 {
+		if len(m.Files) == 0 {
 			return "", inputf("%s does not say which checkpoint it was built from: name the GGUF file that holds the dense weights with --model", m.path)
 		}
-		path = m.checkpoint[0].Path
+		path = m.Files[0].Path
 	}
 	file, err := gguf.Open(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) && given == "" {
@@ -96,7 +67,7 @@ func (m *model) densePath(fsys layout.FS, given string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("dense weights: %w", err)
 	}
-	if !sameCheckpoint(file.Shards(), m.checkpoint) {
+	if !sameCheckpoint(file.Shards(), m.Files) {
 		return "", inputf("%s is not the checkpoint that %s was built from: name that one with --model", path, m.path)
 	}
 	return path, nil

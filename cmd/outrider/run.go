@@ -61,14 +61,14 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 	}
 	dense, err := c.loadDense(fsys, m)
 	if err != nil {
-		return errors.Join(err, m.source.Close())
+		return errors.Join(err, m.Source.Close())
 	}
 	prompt := dense.Tokenizer.Encode(c.Prompt)
 	if limit := dense.Config.Context; len(prompt) > limit {
-		return errors.Join(inputf("prompt too long: it has %d tokens, the model's context is %d: shorten it", len(prompt), limit), m.source.Close())
+		return errors.Join(inputf("prompt too long: it has %d tokens, the model's context is %d: shorten it", len(prompt), limit), m.Source.Close())
 	}
 	total := m.slotBytes()
-	rt, err := runtime.New(m.source, c.options(total))
+	rt, err := runtime.New(m.Source, c.options(total))
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	s := &runSummary{
-		Model: m.name, Policy: c.Policy, BudgetBytes: stats.Memory.Budget, BudgetShare: float64(stats.Memory.Budget) / float64(total),
+		Model: m.Name, Policy: c.Policy, BudgetBytes: stats.Memory.Budget, BudgetShare: float64(stats.Memory.Budget) / float64(total),
 		PromptTokens: int(out.prompt.tokens), Text: out.Text, Tokens: out.Tokens, Stop: out.Stop.String(),
 		Prompt: out.prompt.figures(), Decode: out.decode.figures(),
 	}

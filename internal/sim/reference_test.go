@@ -6,24 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"outrider/internal/testfiles"
+	"outrider/internal/testtrace"
 	"outrider/trace"
 )
-
-// shared reads a recorded trace, or skips.
-func shared(t testing.TB, name string, tokens int) *trace.Trace {
-	t.Helper()
-	f, err := trace.OpenFile(testfiles.Shared(t, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	tr, err := trace.ReadAll(f, tokens)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tr
-}
 
 func simulate(t testing.TB, tr *trace.Trace, run string, o Options) *Result {
 	t.Helper()
@@ -49,7 +34,7 @@ func TestReferenceTable(t *testing.T) {
 		{"tinymoe/traces.jsonl.gz", 0.07},
 	} {
 		t.Run(filepath.Base(c.name)+" of "+filepath.Base(filepath.Dir(c.name)), func(t *testing.T) {
-			tr := shared(t, c.name, 3000)
+			tr := testtrace.Shared(t, c.name, 3000)
 			t.Logf("%-12s %6s %6s %6s %8s %8s", "run", "hits", "stall", "recall", "demand", "ahead")
 			by := map[string]*Result{}
 			for _, run := range []string{"lru", "online", "online+spec", "optimum"} {
@@ -90,7 +75,7 @@ func TestRecordedHits(t *testing.T) {
 		{"traces/deepseek-v2-lite-chat.jsonl.gz", 3000, 0.25, 0.449, 0.713},
 		{"traces/deepseek-v2-lite-chat.jsonl.gz", 3000, 0.5, 0.697, 0.884},
 	} {
-		tr := shared(t, c.name, c.tokens)
+		tr := testtrace.Shared(t, c.name, c.tokens)
 		o := Options{CacheShare: c.share}
 		if got := simulate(t, tr, "lru", o).Hits; math.Abs(got-c.lru) > 0.001 {
 			t.Errorf("%s, lru at %v: got %.4f, want %.3f", c.name, c.share, got, c.lru)

@@ -1,5 +1,6 @@
 // Package checkpoint reads a model's checkpoint whatever its file format: it
-// finds the format by content and describes where the routed experts lie.
+// finds the format by content and describes where the routed experts lie. Open
+// does the same for whatever a user names: a store, or a checkpoint in place.
 package checkpoint
 
 import (

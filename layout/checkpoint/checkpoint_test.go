@@ -43,3 +43,40 @@ func TestReadRefusesWhatIsNoCheckpoint(t *testing.T) {
 		}
 	}
 }
+
+// Open says of a store what its checkpoint says, and of a checkpoint in place.
+func TestOpen(t *testing.T) {
+	fsys := layout.OS()
+	path := "../../testdata/tinymoe/tinymoe-q8_0.gguf"
+	inPlace, err := checkpoint.Open(fsys, path, layout.Direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inPlace.Source.Close()
+	cp, err := checkpoint.Read(fsys, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := layout.PlanStore(cp, layout.PlanOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "tinymoe.outrider")
+	if _, err := layout.Build(t.Context(), layout.BuildOptions{FS: fsys, Dir: dir, Plan: plan, Checkpoint: &cp}); err != nil {
+		t.Fatal(err)
+	}
+	store, err := checkpoint.Open(fsys, dir, layout.Direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Source.Close()
+	if inPlace.Store != nil || store.Store == nil {
+		t.Errorf("got a store in place %v, of a store %v; want none and one", inPlace.Store, store.Store)
+	}
+	if inPlace.Name != store.Name || inPlace.Architecture != store.Architecture || inPlace.RestBytes != store.RestBytes || inPlace.Format != store.Format {
+		t.Errorf("in place %+v, store %+v: want the same model", inPlace, store)
+	}
+	if len(store.Files) != 1 || store.Files[0].Header != inPlace.Files[0].Header {
+		t.Errorf("the store names %+v, want the checkpoint's %+v", store.Files, inPlace.Files)
+	}
+}

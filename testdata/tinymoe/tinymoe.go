@@ -14,8 +14,5 @@ const FileName = "tinymoe-q8_0.gguf"
 //go:embed tinymoe-q8_0.gguf
 var model string
 
-// Size is the length of the file in bytes.
-func Size() int64 { return int64(len(model)) }
-
 // Open reads the file from its start. Any number of readers may be in use.
 func Open() io.ReadSeeker { return strings.NewReader(model) }
