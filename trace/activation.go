@@ -32,6 +32,16 @@ type Header struct {
 	Tokens  bool   // tokens carry token ids
 	Source  string // where the trace was recorded
 	Note    string
+
+	// IDs, Ranked and Sequences are what the source told beyond the choices. An
+	// importer leaves unknown what a form cannot tell.
+	IDs IDs
+	// Ranked: each row lists the expert with the highest gate weight first.
+	Ranked Fact
+	// Sequences: Seq tells sequences apart, and Pos is a position in one. If
+	// not, the trace has its tokens in the order they were routed and no more: Seq
+	// is that of a file or a pass, and Pos counts.
+	Sequences Fact
 }
 
 // Activation is what the routers of all layers chose for one token.

@@ -39,6 +39,9 @@ func (h *Header) validate() error {
 	if h.Phase > Decode {
 		return fmt.Errorf("phase %d is none of unknown (0), prefill (1), decode (2)", h.Phase)
 	}
+	if h.IDs > IDsPhysical || h.Ranked > No || h.Sequences > No {
+		return fmt.Errorf("facts %#x are none that a header can state", h.factBits())
+	}
 	for _, text := range []struct{ name, s string }{{"model", h.Model}, {"source", h.Source}, {"note", h.Note}} {
 		if len(text.s) > MaxText {
 			return fmt.Errorf("the header's %s has %d bytes, want at most %d", text.name, len(text.s), MaxText)

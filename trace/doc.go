@@ -11,7 +11,9 @@
 //	OpenFile, NewStream   any form, told by content      Trace    all tokens in memory
 //	Create                the form told by the name      Collect  statistics in one pass
 //	Reader, Writer        the binary form                History  index: who used which expert
-//	JSONLReader, …Writer  the JSON lines form
+//	JSONLReader, …Writer  the JSON lines form            Histogram  counts without order
+//
+// What other tools record is read by package trace/importer.
 //
 // Whoever opens a file closes it. Readers and writers over an io.Reader or
 // io.Writer never close that. No goroutine is started.
@@ -28,11 +30,11 @@
 // UTF-8, one object a line, at most MaxLine bytes. Line 1 describes the trace;
 // every other line is a token. Keys that are not named here are passed over.
 //
-//	{"model":…,"layers":2,"experts":8,"top_k":2,"layer_ids":[1,2],"phase":"decode","source":…,"note":…}
+//	{"model":…,"layers":2,"experts":8,"top_k":2,"layer_ids":[1,2],"phase":"decode","source":…,"note":…,"id_space":"logical","ranked":true,"sequenced":true}
 //	{"seq":0,"pos":0,"phase":"decode","experts":[[3,1],[0,2]],"weights":[[0.7,0.3],[0.6,0.4]],"token":71}
 //
-// layer_ids, phase, source, note, weights and token are optional. A header phase
-// other than "prefill" and "decode" (such as "prefill+decode") says that tokens
+// layer_ids, phase, source, note, id_space, ranked, sequenced, weights and token are
+// optional; what is left out is not known. A header phase other than "prefill" and "decode" (such as "prefill+decode") says that tokens
 // differ. Weights are written so that they read back as the same float32. The
 // form has no end mark: a tear is seen only where it leaves half a line.
 //
@@ -54,7 +56,8 @@
 //	         kind 0 and length 0 are invalid; length is at most 4 MiB
 //
 //	header   kind 1   layers u32, experts u32, top-k u32,
-//	                  flags u8 (1 weights, 2 token ids, 4 layer ids), phase u8 (0 unknown, 1 prefill, 2 decode),
+//	                  flags u8 (1 weights, 2 token ids, 4 layer ids, 8 facts), phase u8 (0 unknown, 1 prefill, 2 decode),
+//	                  facts if flagged: u8 (bits 0-1 ids: 1 logical, 2 physical; bits 2-3 ranked, 4-5 sequences: 1 yes, 2 no; 0 unknown),
 //	                  layer ids if flagged: layers × uvarint, each less the one before it,
 //	                  model, source, note: each uvarint length and UTF-8
 //	tokens   kind 2   count u32, then count tokens:
@@ -68,6 +71,15 @@
 //
 // varint and uvarint are those of encoding/binary. A frame stands by itself:
 // coding starts anew in each.
+//
+// # Histogram file
+//
+// One JSON object, plain, gzip or zstd: uses counted for each layer and expert,
+// in one table or several (a data set, a sequence, a forward pass each). Order,
+// and with it everything a cache depends on, is lost. Unit says what is counted.
+//
+//	{"kind":"histogram","model":…,"layers":2,"layer_ids":[0,7],"experts":4,"top_k":2,"unit":"tokens","source":…,"note":…,
+//	 "tables":[{"label":"code","counts":[[10,0,2.5,7],[0,1,9,3]]}]}
 //
 // # History file, version 1
 //

@@ -38,17 +38,9 @@ var packings = []struct {
 // JSON lines, plain or compressed with gzip or zstd. It reads what NewReader or
 // NewJSONLReader say, and does not close r.
 func NewStream(r io.Reader) (Stream, error) {
-	src := bufio.NewReaderSize(r, 64<<10)
-	kind, err := sniffPacking(src)
+	src, err := Decompress(r)
 	if err != nil {
 		return nil, err
-	}
-	if kind != plain {
-		unpacked, err := unpack(src, kind)
-		if err != nil {
-			return nil, err
-		}
-		src = bufio.NewReaderSize(unpacked, 64<<10)
 	}
 	head, err := src.Peek(len(traceMagic))
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -63,6 +55,23 @@ func NewStream(r io.Reader) (Stream, error) {
 	}
 	return nil, fmt.Errorf("trace: %w: it begins with %q; looked for a binary trace (%q) and JSON lines ('{'), plain or in gzip or zstd",
 		ErrNotTrace, head, traceMagic)
+}
+
+// Decompress reads what r holds: as it is, or unpacked where it is compressed
+// with gzip or zstd, told by content. Its memory is bounded (zstd windows over 64
+// MiB are refused). Damage of the packing is a *CorruptError, a cut
+// io.ErrUnexpectedEOF. It starts no goroutine and does not close r.
+func Decompress(r io.Reader) (*bufio.Reader, error) {
+	src := bufio.NewReaderSize(r, 64<<10)
+	kind, err := sniffPacking(src)
+	if err != nil || kind == plain {
+		return src, err
+	}
+	unpacked, err := unpack(src, kind)
+	if err != nil {
+		return nil, err
+	}
+	return bufio.NewReaderSize(unpacked, 64<<10), nil
 }
 
 func sniffPacking(src *bufio.Reader) (packing, error) {
@@ -193,30 +202,37 @@ func Create(path string, h Header) (*FileWriter, error) {
 }
 
 func (w *FileWriter) begin(path string, h Header) error {
-	var dst io.Writer = w.file
+	var err error
 	name := path
-	switch {
-	case strings.HasSuffix(path, ".gz"):
-		name = strings.TrimSuffix(path, ".gz")
-		w.packer = gzip.NewWriter(w.file)
-	case strings.HasSuffix(path, ".zst"):
-		name = strings.TrimSuffix(path, ".zst")
-		z, err := zstd.NewWriter(w.file, zstd.WithEncoderConcurrency(1))
-		if err != nil {
-			return fmt.Errorf("trace: zstd: %w", err)
-		}
-		w.packer = z
+	if w.packer, name, err = newPacker(path, w.file); err != nil {
+		return err
 	}
+	var dst io.Writer = w.file
 	if w.packer != nil {
 		dst = w.packer
 	}
-	var err error
 	if strings.HasSuffix(name, ".jsonl") {
 		w.sink, err = NewJSONLWriter(dst, h)
 	} else {
 		w.sink, err = NewWriter(dst, h)
 	}
 	return err
+}
+
+// newPacker compresses into w if the path's ending asks for it, else it is nil.
+// It returns the path without that ending.
+func newPacker(path string, w io.Writer) (packer, string, error) {
+	if name, ok := strings.CutSuffix(path, ".gz"); ok {
+		return gzip.NewWriter(w), name, nil
+	}
+	if name, ok := strings.CutSuffix(path, ".zst"); ok {
+		z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			return nil, "", fmt.Errorf("trace: zstd: %w", err)
+		}
+		return z, name, nil
+	}
+	return nil, path, nil
 }
 
 // Append adds one token; see Sink.

@@ -34,7 +34,8 @@ const (
 	headerWeights  = 1 << 0
 	headerTokens   = 1 << 1
 	headerLayerIDs = 1 << 2
-	headerAll      = headerWeights | headerTokens | headerLayerIDs
+	headerFacts    = 1 << 3
+	headerAll      = headerWeights | headerTokens | headerLayerIDs | headerFacts
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -195,7 +196,14 @@ func appendHeader(b []byte, h *Header) []byte {
 	if h.Shape.LayerIDs != nil {
 		flags |= headerLayerIDs
 	}
+	facts := h.factBits()
+	if facts != 0 {
+		flags |= headerFacts
+	}
 	b = append(b, flags, byte(h.Phase))
+	if facts != 0 {
+		b = append(b, facts)
+	}
 	b = appendLayerIDs(b, h.Shape.LayerIDs)
 	b = appendText(b, h.Model)
 	b = appendText(b, h.Source)
@@ -216,6 +224,9 @@ func parseHeader(payload []byte) (Header, error) {
 		return h, err
 	}
 	h.Weights, h.Tokens = flags&headerWeights != 0, flags&headerTokens != 0
+	if flags&headerFacts != 0 {
+		h.setFactBits(c.u8())
+	}
 	if flags&headerLayerIDs != 0 {
 		h.Shape.LayerIDs = c.layerIDs(h.Shape.Layers)
 	}

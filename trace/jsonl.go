@@ -24,6 +24,10 @@ type jsonHeader struct {
 	Phase    string `json:"phase,omitempty"`
 	Source   string `json:"source,omitempty"`
 	Note     string `json:"note,omitempty"`
+
+	IDs       string `json:"id_space,omitempty"`
+	Ranked    *bool  `json:"ranked,omitempty"`
+	Sequences *bool  `json:"sequenced,omitempty"`
 }
 
 // jsonLine is any other line. The rows stay text, because encoding/json would
@@ -102,6 +106,11 @@ func (j *JSONLReader) readHeader() error {
 	}
 	// Words such as "prefill+decode" say that tokens differ; their lines tell.
 	j.header.Phase, _ = parsePhase(h.Phase)
+	j.header.Ranked, j.header.Sequences = factAt(h.Ranked), factAt(h.Sequences)
+	var ok bool
+	if j.header.IDs, ok = parseIDsWord(h.IDs); !ok {
+		return j.damaged("id_space is %q, want \"logical\", \"physical\" or \"unknown\"", h.IDs)
+	}
 	if err := j.header.validate(); err != nil {
 		return j.damaged("%v", err)
 	}

@@ -34,6 +34,10 @@ func NewJSONLWriter(w io.Writer, h Header) (*JSONLWriter, error) {
 	head := jsonHeader{
 		Model: h.Model, Layers: h.Shape.Layers, Experts: h.Shape.Experts, TopK: h.Shape.TopK,
 		LayerIDs: h.Shape.LayerIDs, Source: h.Source, Note: h.Note,
+		Ranked: h.Ranked.pointer(), Sequences: h.Sequences.pointer(),
+	}
+	if h.IDs != IDsUnknown {
+		head.IDs = h.IDs.String()
 	}
 	if h.Phase != PhaseUnknown {
 		head.Phase = h.Phase.String()
