@@ -1,11 +1,10 @@
 package prefetcher
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"outrider/experts"
+	"outrider/layout"
 )
 
 // Speculate says what a forecast would have read ahead at the given step. The
@@ -25,10 +24,7 @@ func (p *Prefetcher) Speculate(step int64, candidates []Candidate) {
 			list = append(list, c)
 		}
 	}
-	slices.SortFunc(list, func(a, b Candidate) int {
-		return cmp.Or(cmp.Compare(a.NeededBy, b.NeededBy), cmp.Compare(b.P, a.P),
-			cmp.Compare(p.shape.Ordinal(a.ID), p.shape.Ordinal(b.ID)))
-	})
+	Sort(list, p.shape)
 	p.plan.list = list
 
 	p.mu.Lock()
@@ -56,20 +52,8 @@ func (p *Prefetcher) admitLocked(list []Candidate) (pushed int) {
 	rule := p.admissionLocked()
 	// Reads under way are half done on average.
 	ahead := p.mu.queue.Len(Demand) + len(p.mu.parked) + (len(p.mu.flights)-p.mu.queue.Len(Demand)-len(p.mu.parked))/2
-	for _, c := range list {
-		if p.mu.flights[c.ID] != nil {
-			continue
-		}
-		if !rule.Admit(c, ahead) {
-			p.count.rejected.Add(1)
-			continue
-		}
-		it := Item{ID: c.ID, Class: SpeculativeClass(c.NeededBy, p.mu.step), NeededBy: c.NeededBy, P: c.P}
-		if p.mu.queue.Push(it) {
-			pushed++
-			ahead++
-		}
-	}
+	pushed, rejected := rule.Fill(p.mu.queue, list, ahead, func(id layout.ExpertID) bool { return p.mu.flights[id] != nil })
+	p.count.rejected.Add(int64(rejected))
 	return pushed
 }
 

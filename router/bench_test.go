@@ -42,6 +42,79 @@ func BenchmarkOnline(b *testing.B) {
 	})
 }
 
+// BenchmarkMatrix measures one layer of 48, of 128 experts, top 8, with the
+// collection full; pass is a whole pass (48 × observe and what enters by it).
+func BenchmarkMatrix(b *testing.B) {
+	shape := layout.Shape{Layers: 48, Experts: 128, TopK: 8}
+	p, err := NewMatrix(shape, MatrixOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	passes := synthetic(shape, 200, 7)
+	h := p.NewHistory()
+	n := 0
+	whole := func() {
+		x := passes[n%len(passes)]
+		n++
+		h.Begin(trace.Decode, x.tokens)
+		for l := range shape.Layers {
+			h.Observe(l, x.layer(l))
+		}
+	}
+	for p.past.count < p.past.capacity {
+		whole()
+	}
+	dst := make([]float32, shape.Experts)
+	b.Run("begin", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			h.Begin(trace.Decode, nil)
+		}
+	})
+	b.Run("score", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			h.Score(1, dst)
+		}
+	})
+	b.Run("observe", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			h.Observe(1, passes[0].layer(1))
+		}
+	})
+	b.Run("pass", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			whole()
+		}
+	})
+}
+
+// BenchmarkOrders measures one layer execution of 128 experts, top 8.
+func BenchmarkOrders(b *testing.B) {
+	shape := layout.Shape{Layers: 4, Experts: 128, TopK: 8}
+	passes := synthetic(shape, 200, 7)
+	lru, err := NewLRU(shape)
+	if err != nil {
+		b.Fatal(err)
+	}
+	stale, err := NewLeastStale(shape)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, o := range map[string]Order{"lru": lru, "least-stale": stale} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				o.Routed(n%shape.Layers, passes[n/shape.Layers%len(passes)].layer(n%shape.Layers))
+				n++
+			}
+		})
+	}
+}
+
 func trained(tb testing.TB, shape layout.Shape, n int) (History, []pass) {
 	tb.Helper()
 	p, err := NewOnline(shape, OnlineOptions{})

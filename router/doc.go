@@ -10,6 +10,10 @@
 //	            reads ahead ◄── p ◄── History.Score ◄───┘
 //	       order of eviction ◄── Keeper ◄── p
 //
+// An Order ranks without a forecast, by what was chosen alone: LRU, LFU,
+// LeastStale, and the bound Optimum. Oracle and NewRevealed read the future from a
+// trace: bounds as well.
+//
 // # Words
 //
 //	pass       one forward pass: one decoded token, or one chunk of a prompt
@@ -46,5 +50,6 @@
 //
 // Slices that callers hand in are not kept. A Predictor may be used from any
 // goroutine, a History from one at a time. Online and Transition have one mutex a
-// layer, Frequency and Oracle one in all; no method holds two.
+// layer, Frequency, Matrix and Oracle one in all; no method holds two. An Order is
+// told by one goroutine at a time, and asked by any.
 package router

@@ -100,15 +100,23 @@ func newMarks(experts int) marks {
 // union is valid until the next call. Ids that the model does not have are
 // left out.
 func (m *marks) union(choices []Choice) []int32 {
-	m.round++
-	m.list = m.list[:0]
+	m.start()
 	for _, c := range choices {
-		for _, e := range c.Experts {
-			if uint(e) < uint(len(m.at)) && m.at[e] != m.round {
-				m.at[e] = m.round
-				m.list = append(m.list, e)
-			}
-		}
+		m.add(c.Experts)
 	}
 	return m.list
+}
+
+func (m *marks) start() {
+	m.round++
+	m.list = m.list[:0]
+}
+
+func (m *marks) add(experts []int32) {
+	for _, e := range experts {
+		if uint(e) < uint(len(m.at)) && m.at[e] != m.round {
+			m.at[e] = m.round
+			m.list = append(m.list, e)
+		}
+	}
 }

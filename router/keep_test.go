@@ -77,41 +77,6 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-func TestRecentOrders(t *testing.T) {
-	shape := layout.Shape{Layers: 2, Experts: 2, TopK: 1}
-	type id struct{ layer, index int }
-	for _, c := range []struct {
-		name  string
-		make  func(layout.Shape) (*Recent, error)
-		touch []id
-		want  []id // first to go first
-	}{
-		{"lru", NewLRU, []id{{0, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 0}}, []id{{1, 0}, {1, 1}, {0, 1}, {0, 0}}},
-		{"lru, one never used", NewLRU, []id{{0, 0}, {1, 0}, {0, 1}}, []id{{1, 1}, {0, 0}, {1, 0}, {0, 1}}},
-		{"lfu", NewLFU, []id{{0, 0}, {0, 0}, {0, 0}, {1, 0}, {1, 0}, {0, 1}}, []id{{1, 1}, {0, 1}, {1, 0}, {0, 0}}},
-		{"lfu, ties by age", NewLFU, []id{{1, 0}, {0, 0}, {1, 1}, {0, 1}}, []id{{1, 0}, {0, 0}, {1, 1}, {0, 1}}},
-	} {
-		r, err := c.make(shape)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, x := range c.touch {
-			r.Touch(x.layer, x.index)
-		}
-		got := []id{{0, 0}, {0, 1}, {1, 0}, {1, 1}}
-		expect := func(x id) float64 { return r.Expect(x.layer, r.Keys(x.layer)[x.index]) }
-		slices.SortFunc(got, func(a, b id) int {
-			if expect(a) > expect(b) {
-				return -1
-			}
-			return 1
-		})
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
-		}
-	}
-}
-
 func TestFastMath(t *testing.T) {
 	for x := float32(1e-6); x < 1e6; x *= 1.003 {
 		if got, want := float64(fastLog(x)), math.Log(float64(x)); math.Abs(got-want) > 2e-4 {

@@ -9,7 +9,7 @@ import (
 
 // Names lists the predictors that New makes, the default first.
 func Names() []string {
-	return []string{"online", "transition", "recency", "frequency"}
+	return []string{"online", "transition", "matrix", "recency", "frequency"}
 }
 
 // New makes a predictor by its name with default options. An unknown name is
@@ -21,6 +21,8 @@ func New(name string, shape layout.Shape) (Predictor, error) {
 		return NewOnline(shape, OnlineOptions{})
 	case "transition":
 		return NewTransition(shape)
+	case "matrix":
+		return NewMatrix(shape, MatrixOptions{})
 	case "recency":
 		return NewRecency(shape)
 	case "frequency":

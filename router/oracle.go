@@ -53,7 +53,9 @@ func NewOracle(shape layout.Shape, t *trace.Trace) (*Oracle, error) {
 func (o *Oracle) Name() string { return "oracle" }
 
 // NewHistory starts the trace's next sequence.
-func (o *Oracle) NewHistory() History {
+func (o *Oracle) NewHistory() History { return o.newHistory() }
+
+func (o *Oracle) newHistory() *oracleHistory {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	h := &oracleHistory{oracle: o, observed: make([]bool, o.shape.Layers)}
@@ -89,18 +91,28 @@ func (h *oracleHistory) Observe(layer int, choices []Choice) {
 
 // Score writes 1 for what the layer uses next, else 0.
 func (h *oracleHistory) Score(layer int, dst []float32) {
-	clear(dst)
-	if !fits(h.oracle.shape, layer, dst) {
-		return
+	if !fits(h.oracle.shape, layer, dst) || !h.reveal(layer, h.observed[layer], dst) {
+		clear(dst)
 	}
+}
+
+// reveal writes what the layer uses in this pass, or in the next one, of which it
+// knows no more than that it has a token. It reports whether the sequence goes
+// that far, and writes nothing otherwise.
+func (h *oracleHistory) reveal(layer int, later bool, dst []float32) bool {
 	from, to := 0, max(h.width, 1)
-	if h.observed[layer] {
+	if later {
 		from, to = h.width, h.width+1
 	}
-	for i := from; i < min(to, len(h.rows)); i++ {
-		experts, _ := h.oracle.trace.Row(h.rows[i], layer)
+	if from >= len(h.rows) {
+		return false
+	}
+	clear(dst)
+	for _, i := range h.rows[from:min(to, len(h.rows))] {
+		experts, _ := h.oracle.trace.Row(i, layer)
 		for _, e := range experts {
 			dst[e] = 1
 		}
 	}
+	return true
 }

@@ -13,7 +13,7 @@ import (
 
 var small = layout.Shape{Layers: 4, Experts: 16, TopK: 3}
 
-// every makes each predictor, the oracle included.
+// every makes each predictor, with those that read a trace.
 func every(t *testing.T, shape layout.Shape, passes []pass) []Predictor {
 	t.Helper()
 	var all []Predictor
@@ -31,7 +31,7 @@ func every(t *testing.T, shape layout.Shape, passes []pass) []Predictor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(all, o)
+	return append(all, o, newRevealed(t, "online", recorded(shape, passes, true)))
 }
 
 func TestNewUnknown(t *testing.T) {

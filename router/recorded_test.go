@@ -36,3 +36,23 @@ func TestRecordedRecall(t *testing.T) {
 		}
 	}
 }
+
+// TestRecordedMatrix holds the figures that MatrixOptions names.
+func TestRecordedMatrix(t *testing.T) {
+	if testing.Short() || raceEnabled {
+		t.Skip("replays 3,000 tokens twice")
+	}
+	tr := testtrace.Shared(t, "traces/gpt-oss-20b.jsonl.gz", 3000)
+	for _, c := range []struct {
+		window   int
+		from, to float64
+	}{{0, 0.50, 0.53}, {1, 0.645, 0.675}} {
+		e, err := Evaluate(newMatrix(t, tr.Header.Shape, MatrixOptions{Window: c.window}), tr, EvalOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.Overall.AtK; got < c.from || got > c.to {
+			t.Errorf("window %d: got recall %.3f, want %v to %v", c.window, got, c.from, c.to)
+		}
+	}
+}

@@ -40,5 +40,5 @@
 // A Runtime is safe for concurrent use; a Session and the Uses it makes belong
 // to one goroutine at a time. Open starts the goroutines, Close joins them.
 // Locks are leaves: no lock of this package is held while another package is
-// called.
+// called, but for that of Options.Order while it is told what was chosen.
 package runtime

@@ -13,9 +13,6 @@ import (
 // faster than that loses observations, never time.
 const backlog = 64
 
-// beforeFirst stands for the layer of a pass that has not begun.
-const beforeFirst = -1
-
 type eventKind uint8
 
 const (
@@ -44,16 +41,13 @@ type event struct {
 // pays for none of it.
 type forecaster struct {
 	rt        *Runtime
-	predictor router.Predictor
-	keeper    *router.Keeper
+	name      string // of the predictor
 	speculate bool
 	horizon   int // 0: by measurement
 
 	// Of the forecaster's goroutine alone.
-	sequences map[int64]*sequence
-	now       int64 // step of the latest event
-	scores    []float32
-	positions []int
+	all       *router.Sequences
+	sequences map[int64]*router.Sequence
 	wanted    []prefetcher.Candidate
 
 	done chan struct{}
@@ -67,22 +61,22 @@ type forecaster struct {
 
 func newForecaster(rt *Runtime, predictor router.Predictor, keeper *router.Keeper, o Options) *forecaster {
 	return &forecaster{
-		rt: rt, predictor: predictor, keeper: keeper,
+		rt: rt, name: predictor.Name(),
 		speculate: !o.NoSpeculation, horizon: o.Horizon,
-		sequences: make(map[int64]*sequence),
-		scores:    make([]float32, rt.shape.Experts),
+		all:       router.NewSequences(rt.shape, predictor, keeper, rt.cache.Invalidate),
+		sequences: make(map[int64]*router.Sequence),
 		done:      make(chan struct{}), wake: make(chan struct{}, 1),
 	}
 }
 
-// begin, observe and end are called by runners; on a nil forecaster (KeepLRU)
-// they do nothing.
+// begin, observe and end are called by runners; on a nil forecaster (nothing is
+// forecast) they do nothing.
 func (f *forecaster) begin(s *Session, phase trace.Phase, tokens []int32) {
 	if f == nil {
 		return
 	}
 	if e := f.take(eventBegin, s); e != nil {
-		e.phase, e.layer, e.waves = phase, beforeFirst, false
+		e.phase, e.waves = phase, false
 		e.step = f.rt.step.Load()
 		e.tokens = append(e.tokens, tokens...)
 		f.push(e)
@@ -197,28 +191,48 @@ func followed(later []*event, session int64) bool {
 
 // handle learns from one event and, if it is its session's latest, looks ahead.
 func (f *forecaster) handle(e *event, latest bool) {
-	if e.kind == eventEnd {
-		delete(f.sequences, e.session)
-		return
-	}
 	seq := f.sequences[e.session]
-	if seq == nil {
-		seq = f.newSequence(e.step)
+	switch {
+	case e.kind == eventEnd:
+		if seq != nil {
+			seq.Close()
+			delete(f.sequences, e.session)
+		}
+		return
+	case seq == nil:
+		seq = f.all.Open(e.step)
 		f.sequences[e.session] = seq
 	}
-	f.now = max(f.now, e.step)
 	if e.kind == eventBegin {
-		seq.layer = beforeFirst
-		seq.history.Begin(e.phase, e.tokens)
+		seq.Begin(e.step, e.phase, e.tokens)
 	} else {
-		seq.arrive(e.layer, e.step)
-		seq.history.Observe(e.layer, e.choices)
-		f.place()
-		f.score(seq, e.layer, (*router.Keeper).Set)
+		seq.Observe(e.step, e.layer, e.choices)
 	}
-	if latest {
-		f.lookAhead(seq, e)
+	switch {
+	case latest && f.speculate && e.waves:
+		seq.LookAhead(f.reach(seq))
+		seq.LookNowhere() // the pass needs all the room there is
+	case latest:
+		seq.LookAhead(f.reach(seq))
 	}
+}
+
+// reach is how many layers ahead the sequence looks.
+func (f *forecaster) reach(seq *router.Sequence) int {
+	if f.horizon > 0 {
+		return f.horizon
+	}
+	return min(seq.Reach(float64(f.rt.reads.Reach())), mostHorizon)
+}
+
+// speculateAll asks for what the sequences want that is not behind yet. The
+// prefetcher forgets what it was asked for before, so it is told of all.
+func (f *forecaster) speculateAll() {
+	if !f.speculate {
+		return
+	}
+	f.wanted = prefetcher.Candidates(f.wanted[:0], f.all)
+	f.rt.reads.Speculate(f.all.Now(), f.wanted)
 }
 
 func (f *forecaster) lost() int64 {

@@ -68,7 +68,10 @@ func start(source layout.Source, model string, o Options) (*Runtime, error) {
 
 	var keeper *router.Keeper
 	var policy experts.Policy // nil ranks by recency
-	if o.Keep == KeepForecast {
+	switch {
+	case o.Order != nil:
+		policy, rt.order.Order = o.Order, o.Order
+	case o.forecastKeeps():
 		if keeper, err = router.NewKeeper(shape); err != nil {
 			return nil, err
 		}
@@ -76,7 +79,7 @@ func start(source layout.Source, model string, o Options) (*Runtime, error) {
 	}
 	rt.cache, err = experts.New(experts.Options{
 		Shape: shape, Bytes: slotBytes(source), BudgetBytes: budget, Policy: policy,
-		Poison: o.Poison, Logger: o.Logger, Freed: func() { rt.reads.RoomFreed() },
+		Protect: 1, Poison: o.Poison, Logger: o.Logger, Freed: func() { rt.reads.RoomFreed() },
 	})
 	if err != nil {
 		return nil, err
@@ -85,7 +88,7 @@ func start(source layout.Source, model string, o Options) (*Runtime, error) {
 	rt.room = semaphore.NewWeighted(budget)
 	rt.reads, err = prefetcher.New(prefetcher.Options{
 		Source: source, Cache: rt.cache, Workers: o.Workers, Logger: o.Logger,
-		NoSpeculation: o.NoSpeculation || o.Keep == KeepLRU,
+		NoSpeculation: o.NoSpeculation || !o.forecasts(),
 	})
 	if err != nil {
 		rt.cache.Close()
@@ -101,7 +104,7 @@ func start(source layout.Source, model string, o Options) (*Runtime, error) {
 }
 
 func (rt *Runtime) startForecast(keeper *router.Keeper, o Options) error {
-	if o.Keep == KeepLRU {
+	if !o.forecasts() {
 		return nil
 	}
 	predictor := o.Predictor
@@ -141,9 +144,9 @@ func chooseBudget(o Options) (int64, error) {
 // logConfiguration tells what is really in effect, so that no option can be
 // switched off without a word.
 func (rt *Runtime) logConfiguration(o Options) {
-	predictor := "none (recency)"
+	predictor := "none"
 	if rt.forecast != nil {
-		predictor = rt.forecast.predictor.Name()
+		predictor = rt.forecast.name
 	}
 	horizon := "auto"
 	if o.Horizon > 0 {
@@ -151,7 +154,7 @@ func (rt *Runtime) logConfiguration(o Options) {
 	}
 	rt.log.Info("runtime open",
 		"model", rt.model, "layers", rt.shape.Layers, "experts", rt.shape.Experts, "top_k", rt.shape.TopK,
-		"budget_bytes", rt.budget, "forecast", predictor,
+		"budget_bytes", rt.budget, "forecast", predictor, "keep", o.keepText(),
 		"speculation", rt.forecast != nil && !o.NoSpeculation, "horizon", horizon)
 	for _, lane := range rt.lanes() {
 		level := slog.LevelInfo

@@ -27,10 +27,7 @@ func TestOpenRefusesWhatCannotWork(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	online, err := router.New("online", layout.Shape{Layers: 8, Experts: 32, TopK: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	online, stale := newOnline(t), leastStale(t, modelShape)
 	const budget = 8 << 20
 	for _, tt := range []struct {
 		name    string
@@ -46,7 +43,8 @@ func TestOpenRefusesWhatCannotWork(t *testing.T) {
 		{"budget below the floor", t.Context(), modelPath, runtime.Options{BudgetBytes: 64 << 10}, experts.ErrBelowFloor, []string{"65536", "needs"}},
 		{"negative budget", t.Context(), modelPath, runtime.Options{BudgetBytes: -1}, nil, []string{"budget is -1"}},
 		{"unknown rule", t.Context(), modelPath, runtime.Options{Keep: 9}, nil, []string{"eviction rule 9"}},
-		{"predictor without use", t.Context(), modelPath, runtime.Options{Keep: runtime.KeepLRU, Predictor: online}, nil, []string{"KeepLRU makes no use"}},
+		{"predictor without use", t.Context(), modelPath, runtime.Options{Keep: runtime.KeepLRU, Predictor: online, NoSpeculation: true}, nil, []string{"leave it out"}},
+		{"two rules", t.Context(), modelPath, runtime.Options{Keep: runtime.KeepLRU, Order: stale}, nil, []string{"two eviction rules"}},
 		{"far horizon", t.Context(), modelPath, runtime.Options{Horizon: 65}, nil, []string{"horizon is 65"}},
 		{"negative workers", t.Context(), modelPath, runtime.Options{Workers: -1}, nil, []string{"-1 workers"}},
 		{"ended context", ended, modelPath, runtime.Options{}, context.Canceled, nil},
@@ -69,6 +67,18 @@ func TestOpenRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
+// modelShape is that of the model in testdata.
+var modelShape = layout.Shape{Layers: 8, Experts: 32, TopK: 4}
+
+func newOnline(t *testing.T) router.Predictor {
+	t.Helper()
+	online, err := router.New("online", modelShape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return online
+}
+
 // Nothing may be switched off without a word: the log tells what is in effect.
 func TestOpenLogsTheEffectiveConfiguration(t *testing.T) {
 	for _, tt := range []struct {
@@ -77,7 +87,8 @@ func TestOpenLogsTheEffectiveConfiguration(t *testing.T) {
 	}{
 		{runtime.Options{BudgetBytes: 8 << 20}, []string{"budget_bytes=8388608", "forecast=online", "speculation=true", "horizon=auto", "direct="}},
 		{runtime.Options{BudgetBytes: 8 << 20, NoSpeculation: true}, []string{"forecast=online", "speculation=false"}},
-		{runtime.Options{BudgetBytes: 8 << 20, Keep: runtime.KeepLRU, Buffered: true}, []string{`forecast="none (recency)"`, "speculation=false", "direct=false"}},
+		{runtime.Options{BudgetBytes: 8 << 20, Keep: runtime.KeepLRU, Buffered: true}, []string{"forecast=none", "keep=lru", "speculation=false", "direct=false"}},
+		{runtime.Options{BudgetBytes: 8 << 20, Keep: runtime.KeepLRU, Predictor: newOnline(t)}, []string{"forecast=online", "keep=lru", "speculation=true"}},
 		{runtime.Options{BudgetBytes: 1 << 20}, []string{"below one token's cycle"}},
 		{runtime.Options{}, []string{"budget chosen", "reason="}},
 	} {

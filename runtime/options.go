@@ -14,8 +14,9 @@ type Keep uint8
 const (
 	// KeepForecast drops the expert whose next use is expected last.
 	KeepForecast Keep = iota
-	// KeepLRU drops the expert that was used longest ago and never reads ahead:
-	// the baseline that most engines ship.
+	// KeepLRU drops the expert that was used longest ago: the baseline that most
+	// engines ship. Nothing is forecast, unless a Predictor is given: that then
+	// reads ahead.
 	KeepLRU
 )
 
@@ -34,11 +35,15 @@ type Options struct {
 	BudgetBytes int64
 	// Keep is the eviction rule.
 	Keep Keep
-	// Predictor forecasts the router; nil takes router.NewOnline. It may be
-	// shared by several runtimes over the same model.
+	// Order, if not nil, is the eviction rule instead of Keep: for comparisons
+	// such as router.NewLFU. It belongs to the runtime then. As with KeepLRU, nothing
+	// is forecast unless a Predictor is given.
+	Order router.Order
+	// Predictor forecasts the router; nil takes router.NewOnline where Keep is
+	// KeepForecast. It may be shared by several runtimes over the same model.
 	Predictor router.Predictor
-	// NoSpeculation reads only what a router has chosen. The forecast still
-	// decides what is kept, unless Keep is KeepLRU.
+	// NoSpeculation reads only what a router has chosen. With KeepForecast the
+	// forecast still decides what is kept.
 	NoSpeculation bool
 	// Horizon is how many layers ahead speculative reads reach. 0 chooses, all
 	// the time anew: as many as one read takes by measurement, from 1 to 8.
@@ -68,8 +73,10 @@ func (o Options) Validate() error {
 		return fmt.Errorf("runtime: budget is %d bytes, want 0 (automatic) or more", o.BudgetBytes)
 	case o.Keep > KeepLRU:
 		return fmt.Errorf("runtime: unknown eviction rule %d", o.Keep)
-	case o.Keep == KeepLRU && o.Predictor != nil:
-		return fmt.Errorf("runtime: a predictor was given, but KeepLRU makes no use of one: leave one of them out")
+	case o.Keep != KeepForecast && o.Order != nil:
+		return fmt.Errorf("runtime: two eviction rules were given, Keep and Order: leave one of them out")
+	case o.NoSpeculation && o.Predictor != nil && !o.forecastKeeps():
+		return fmt.Errorf("runtime: a predictor was given, but it neither ranks what is kept nor may read ahead: leave it out")
 	case o.Horizon < 0 || o.Horizon > maxHorizon:
 		return fmt.Errorf("runtime: horizon is %d layers, want 0 (automatic) to %d", o.Horizon, maxHorizon)
 	case o.Workers < 0:
@@ -77,6 +84,23 @@ func (o Options) Validate() error {
 	}
 	return nil
 }
+
+// keepText names the eviction rule.
+func (o Options) keepText() string {
+	switch {
+	case o.Order != nil:
+		return fmt.Sprintf("%T", o.Order)
+	case o.Keep == KeepLRU:
+		return "lru"
+	}
+	return "forecast"
+}
+
+// forecastKeeps reports whether the forecast ranks what is kept.
+func (o Options) forecastKeeps() bool { return o.Keep == KeepForecast && o.Order == nil }
+
+// forecasts reports whether anything is forecast.
+func (o Options) forecasts() bool { return o.forecastKeeps() || o.Predictor != nil }
 
 func (o Options) withDefaults() Options {
 	if o.FS == nil {

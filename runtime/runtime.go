@@ -11,6 +11,7 @@ import (
 	"outrider/experts"
 	"outrider/layout"
 	"outrider/prefetcher"
+	"outrider/router"
 
 	"golang.org/x/sync/semaphore"
 )
@@ -26,7 +27,14 @@ type Runtime struct {
 
 	cache    *experts.Cache
 	reads    *prefetcher.Prefetcher
-	forecast *forecaster // nil with KeepLRU
+	forecast *forecaster // nil: nothing is forecast
+
+	// order is Options.Order, if any, and the lock that its calls are made under.
+	order struct {
+		sync.Mutex
+		router.Order
+		choices []router.Choice // scratch
+	}
 
 	// room is what uses may still pin, in bytes. A use reserves all it needs
 	// before it holds anything, so that no two uses can wait for each other.
@@ -70,6 +78,7 @@ func (rt *Runtime) Use(ctx context.Context, layer int, parts []Routed) (Use, err
 	rt.cache.Step()
 	step := rt.step.Add(1)
 	rt.reads.Progress(step)
+	rt.rank(layer, parts)
 	u.begin()
 	waves := int64(len(u.held))*u.slot > rt.budget
 	for _, part := range parts {
@@ -82,6 +91,23 @@ func (rt *Runtime) Use(ctx context.Context, layer int, parts []Routed) (Use, err
 		rt.forecast.observe(part, layer, step, waves)
 	}
 	return Use{u: u, gen: u.generation()}, nil
+}
+
+// rank tells a given order of eviction what was chosen.
+func (rt *Runtime) rank(layer int, parts []Routed) {
+	if rt.order.Order == nil {
+		return
+	}
+	rt.order.Lock()
+	defer rt.order.Unlock()
+	all := rt.order.choices[:0]
+	for _, part := range parts {
+		all = append(all, part.Choices...)
+	}
+	rt.order.Routed(layer, all)
+	clear(all) // choices are not kept
+	rt.order.choices = all
+	rt.cache.Invalidate(layer)
 }
 
 func (rt *Runtime) check(ctx context.Context, layer int) error {

@@ -3,20 +3,24 @@ package sim
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"outrider/experts"
+	"outrider/internal/passes"
+	"outrider/internal/runs"
 	"outrider/layout"
 	"outrider/prefetcher"
 	"outrider/router"
 	"outrider/trace"
 )
 
-// Run simulates one run on the trace. It fails on a run or options that are
-// not valid, on an empty trace, and with the context's error when that ends.
+// Run simulates one run (see runs.Names) on the trace. It fails on a run or
+// options that are not valid, on an empty trace, and with the context's error
+// when that ends.
 func Run(ctx context.Context, t *trace.Trace, name string, o Options) (*Result, error) {
-	r, err := parseRun(name)
+	r, err := runs.Parse(name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("sim: %w: %w", ErrOption, err)
 	}
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -25,36 +29,51 @@ func Run(ctx context.Context, t *trace.Trace, name string, o Options) (*Result, 
 	if err != nil {
 		return nil, err
 	}
-	for i := range e.tokens {
-		if i%64 == 0 && ctx.Err() != nil {
-			return nil, fmt.Errorf("sim: %s stopped at token %d: %w", name, i, ctx.Err())
+	for done := 0; ; {
+		parts := e.schedule.Next()
+		if parts == nil {
+			return e.result(), nil
 		}
-		if err := e.pass(i); err != nil {
-			return nil, fmt.Errorf("sim: %s: token %d: %w", name, i, err)
+		if e.played%64 == 0 {
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("sim: %s stopped at token %d: %w", name, done, context.Cause(ctx))
+			}
+			if o.Progress != nil {
+				o.Progress(done)
+			}
+		}
+		if err := e.pass(parts); err != nil {
+			return nil, fmt.Errorf("sim: %s: after %d tokens: %w", name, done, err)
+		}
+		for _, p := range parts {
+			done += len(p.Tokens)
 		}
 	}
-	return e.result(), nil
 }
 
 // engine is one run.
 type engine struct {
 	opts      Options
-	run       run
+	policy    runs.Run
 	trace     *trace.Trace
 	shape     layout.Shape
-	tokens    int
+	schedule  *passes.Schedule
+	union     *passes.Union
 	table     *experts.Table
 	capacity  int
-	guide     guide
-	predicted *forecast // guide, if that is a forecast
-	best      *optimum  // guide, if that is the optimum
+	order     router.Order    // nil where a forecast or the optimum ranks
+	best      *router.Optimum // nil unless that is the run
+	forecast  *forecast       // nil if nothing is forecast
 	governor  *prefetcher.Governor
 	queue     *prefetcher.Queue
-	drive     drive
+	placement placement
+	drives    drives
+	pace      pace
 
 	now      float64 // time, in layer computes
 	step     int64   // layer execution that is under way, -1 before the first
 	stepAt   float64
+	played   int // passes
 	stall    float64
 	demanded int64
 	hits     int64
@@ -63,125 +82,169 @@ type engine struct {
 	reads    int64 // demand reads
 	ahead    int64 // speculative reads
 	thrown   int64 // displaced, as told to the governor
-	misses   []layout.ExpertID
-	dropped  []prefetcher.Item
 
+	dropped    []prefetcher.Item
 	candidates []prefetcher.Candidate
+	busy       []float64
 }
 
-// drive reads one expert at a time.
-type drive struct {
-	each    float64 // time of one read
-	free    float64 // when the read in progress, or the last one, ends
-	reading bool    // a speculative read is in progress
-	id      layout.ExpertID
-	demand  float64 // time spent on demands since the last step
-}
-
-func newEngine(t *trace.Trace, r run, o Options) (*engine, error) {
+func newEngine(t *trace.Trace, r runs.Run, o Options) (*engine, error) {
 	shape := t.Header.Shape
 	if err := shape.Validate(); err != nil {
 		return nil, fmt.Errorf("sim: %w", err)
 	}
-	e := &engine{opts: o, run: r, trace: t, shape: shape, tokens: t.Len(), step: -1}
-	if o.MaxTokens > 0 {
-		e.tokens = min(e.tokens, o.MaxTokens)
+	e := &engine{opts: o, policy: r, trace: t, shape: shape, step: -1,
+		schedule: passes.New(t, passes.Options{MaxTokens: o.MaxTokens, Batch: o.Batch, Chunk: o.Chunk}),
+		union:    passes.NewUnion(shape),
 	}
-	if e.tokens == 0 {
+	if e.schedule.Tokens() == 0 {
 		return nil, fmt.Errorf("sim: %w: the trace of %q has no tokens", ErrOption, t.Header.Model)
 	}
 	var err error
 	if e.capacity, err = o.capacity(shape); err != nil {
 		return nil, err
 	}
-	if err := e.makeGuide(); err != nil {
-		return nil, err
-	}
-	e.table, err = experts.NewTable(experts.TableOptions{
-		Shape: shape, BudgetBytes: int64(e.capacity), Bytes: func(int) int64 { return 1 },
-		Policy: e.guide, Protect: 1,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("sim: %w", err)
-	}
+	e.placement = newPlacement(shape, o)
+	e.drives = newDrives(e.placement.drives)
+	e.busy = make([]float64, e.placement.drives)
+	o.Governor.Lanes = e.placement.drives
 	e.governor = prefetcher.NewGovernor(o.Governor)
 	e.queue = prefetcher.NewQueue(shape, 0)
-	e.drive.each = o.Ratio / float64(shape.TopK)
+	if err := e.makePolicy(); err != nil {
+		return nil, fmt.Errorf("sim: %w", err)
+	}
 	return e, nil
 }
 
-func (e *engine) makeGuide() error {
-	var err error
-	switch e.run.name {
-	case "lru", "lfu":
-		make := router.NewLRU
-		if e.run.name == "lfu" {
-			make = router.NewLFU
-		}
-		var recent *router.Recent
-		if recent, err = make(e.shape); err == nil {
-			e.guide = &past{Recent: recent, trace: e.trace}
-		}
-	case "optimum":
-		e.best = newOptimum(e.trace, e.tokens)
-		e.guide = e.best
-	default:
-		if e.predicted, err = newForecast(e.run, e.trace, e.tokens, e.opts.Horizon); err == nil {
-			e.guide = e.predicted
-		}
-	}
+// makePolicy makes what ranks and forecasts, and the table that asks it.
+func (e *engine) makePolicy() error {
+	var policy experts.Policy
+	var keeper *router.Keeper
+	predictor, err := e.policy.NewPredictor(e.shape, e.trace)
 	if err != nil {
-		return fmt.Errorf("sim: %w", err)
+		return err
 	}
-	return nil
-}
-
-// pass executes all layers for one token.
-func (e *engine) pass(token int) error {
-	if e.guide.begin(token) {
-		for layer := range min(e.opts.Horizon, e.shape.Layers) {
-			e.table.Invalidate(layer)
-		}
-		e.forecastReads()
+	if e.order, err = e.policy.NewOrder(e.shape); err != nil {
+		return err
 	}
-	for layer := range e.shape.Layers {
-		e.readAhead(e.now + e.opts.Attention)
-		e.now += e.opts.Attention
-		if err := e.execute(token, layer); err != nil {
+	switch {
+	case e.policy.Keep == runs.Optimum:
+		if e.best, err = e.schedule.Optimum(); err != nil {
 			return err
 		}
+		policy = e.best
+	case e.order != nil:
+		policy = e.order
+	default:
+		if keeper, err = router.NewKeeper(e.shape); err != nil {
+			return err
+		}
+		policy = keeper
 	}
+	e.table, err = experts.NewTable(experts.TableOptions{
+		Shape: e.shape, BudgetBytes: int64(e.capacity), Bytes: func(int) int64 { return 1 }, Policy: policy, Protect: 1,
+	})
+	if err == nil && predictor != nil {
+		e.forecast = newForecast(e, predictor, keeper)
+	}
+	return err
+}
+
+// pass executes all layers for some tokens of some sequences.
+func (e *engine) pass(parts []passes.Part) error {
+	if e.forecast != nil {
+		for _, p := range parts {
+			e.lookAhead(e.forecast.begin(e.step, p), true)
+		}
+		e.speculate()
+	}
+	for layer := range e.shape.Layers {
+		e.now += e.opts.Attention
+		e.run(e.now, false)
+		if err := e.execute(parts, layer); err != nil {
+			return fmt.Errorf("layer %d: %w", layer, err)
+		}
+	}
+	if e.forecast != nil {
+		for _, p := range parts {
+			if p.Last {
+				e.forecast.end(p)
+			}
+		}
+	}
+	e.played++
 	return nil
 }
 
-// execute runs a layer from the moment that its routing is known.
-func (e *engine) execute(token, layer int) error {
+// execute runs a layer from the moment that its routing is known. If it needs
+// more experts than fit, they come in waves, each of which computes its share.
+func (e *engine) execute(parts []passes.Part, layer int) error {
 	e.beginStep()
-	used, _ := e.trace.Row(token, layer)
+	e.union.Gather(e.schedule, parts, layer)
 	if e.best != nil {
-		e.best.routed(token, layer)
-		ready, err := e.demandOneByOne(token, layer, used)
-		e.stall += ready - e.now
-		e.now = ready + 1 - e.opts.Attention
-		return err
+		return e.demandOneByOne(layer)
 	}
-	ready := e.demand(layer, used)
-	for _, changed := range e.guide.routed(token, layer) {
-		e.table.Invalidate(changed)
+	if e.order != nil {
+		e.order.Routed(layer, e.union.All)
+		e.table.Invalidate(layer)
 	}
-	ready, err := e.readDemands(ready)
-	if err != nil {
-		return err
+	left := e.union.Experts
+	found := 0
+	for first := true; first || len(left) > 0; first = false {
+		wave := left[:min(len(left), e.capacity)]
+		found += e.demand(layer, wave)
+		if first {
+			e.observe(parts, layer, len(wave) == len(left))
+		}
+		if err := e.wait(); err != nil {
+			return err
+		}
+		e.compute(layer, wave)
+		left = left[len(wave):]
 	}
-	e.forecastReads()
-	e.stall += ready - e.now
-	done := ready + 1 - e.opts.Attention
-	e.readAhead(done)
-	for _, x := range used {
+	e.count(found)
+	return nil
+}
+
+// compute is the wave's share of what the layer computes with its experts.
+func (e *engine) compute(layer int, wave []int32) {
+	share := 1.0
+	if n := len(e.union.Experts); n > 0 {
+		share = float64(len(wave)) / float64(n)
+	}
+	e.now += (1 - e.opts.Attention) * share
+	e.run(e.now, false)
+	for _, x := range wave {
 		e.table.Unpin(layout.ExpertID{Layer: int32(layer), Index: x})
 	}
-	e.now = done
-	return nil
+}
+
+// wait stalls until the demanded experts are here.
+func (e *engine) wait() error {
+	e.run(math.Inf(1), true)
+	e.stall += e.drives.clock - e.now
+	e.now = e.drives.clock
+	return e.drives.err
+}
+
+// count notes how many of the layer's experts were found in memory.
+func (e *engine) count(found int) {
+	e.demanded += int64(len(e.union.Experts))
+	e.hits += int64(found)
+	if found == len(e.union.Experts) {
+		e.complete++
+	}
+}
+
+// observe lets the forecast learn and look ahead.
+func (e *engine) observe(parts []passes.Part, layer int, guess bool) {
+	if e.forecast == nil {
+		return
+	}
+	for i, p := range parts {
+		e.lookAhead(e.forecast.observe(e.step, layer, p, e.union.Choices[i]), guess)
+	}
+	e.speculate()
 }
 
 // beginStep counts a layer execution and lets the governor judge.
@@ -190,96 +253,42 @@ func (e *engine) beginStep() {
 	displaced := e.table.Stats().Displaced
 	e.governor.Displaced(int(displaced - e.thrown))
 	e.thrown = displaced
-	share := [1]float64{}
-	if e.now > e.stepAt {
-		share[0] = e.drive.demand / (e.now - e.stepAt)
+	took := e.now - e.stepAt
+	for i := range e.drives.list {
+		e.busy[i] = 0
+		if took > 0 {
+			e.busy[i] = e.drives.list[i].busy / took
+		}
+		e.drives.list[i].busy = 0
+	}
+	if e.step >= 0 && took > 0 {
+		e.pace.stepped(took)
 	}
 	e.step++
-	e.governor.Step(e.step, share[:])
-	e.drive.demand, e.stepAt = 0, e.now
+	e.stepAt = e.now
+	e.governor.Step(e.step, e.busy)
 	e.dropped = e.queue.ClearSpeculative(e.dropped[:0])
 }
 
-// demand asks for the experts that the routing names, pins those that are here
-// and lists the others. It returns when the read in progress ends if that is
-// one of them, else now.
-func (e *engine) demand(layer int, used []int32) (ready float64) {
-	ready = e.now
-	e.misses = e.misses[:0]
-	e.demanded += int64(len(used))
-	hits := 0
+// demand asks for experts of a layer: it pins those that are here, asks the
+// drives for the others, and returns how many were here.
+func (e *engine) demand(layer int, used []int32) (found int) {
 	for _, x := range used {
 		id := layout.ExpertID{Layer: int32(layer), Index: x}
 		outcome := e.table.Use(id)
 		switch {
 		case outcome.Resident():
-			hits++
+			found++
 			e.table.Pin(id)
 			if outcome == experts.HitUseful {
 				e.governor.Useful(1)
 			}
+			continue
 		case outcome == experts.FillingLate:
 			e.late++
 			e.governor.Late(1)
-			e.table.Commit(id, 1)
-			e.drive.reading = false
-			ready = e.drive.free
-		default:
-			e.misses = append(e.misses, id)
 		}
+		e.demandFlight(id)
 	}
-	e.hits += int64(hits)
-	if hits == len(used) {
-		e.complete++
-	}
-	return ready
-}
-
-// readDemands reads the misses, one after the other, once the drive is free.
-func (e *engine) readDemands(ready float64) (float64, error) {
-	if len(e.misses) == 0 {
-		return ready, nil
-	}
-	if e.drive.reading {
-		e.governor.DemandWait()
-	}
-	start := max(e.drive.free, e.now)
-	for _, id := range e.misses {
-		if _, err := e.table.Begin(id, experts.Demand, 0); err != nil {
-			return 0, fmt.Errorf("no room for %v: %w", id, err)
-		}
-		e.table.Commit(id, 1)
-		e.reads++
-		start += e.drive.each
-	}
-	if e.drive.reading {
-		e.endRead() // before the first demand
-	}
-	e.drive.demand += float64(len(e.misses)) * e.drive.each
-	e.drive.free = start
-	return max(ready, start), nil
-}
-
-// endRead makes the expert of the speculative read in progress resident.
-func (e *engine) endRead() {
-	e.table.Commit(e.drive.id, 0)
-	e.drive.reading = false
-}
-
-func (e *engine) result() *Result {
-	s := e.table.Stats()
-	n := float64(e.tokens)
-	r := &Result{
-		Run: e.run.name, CacheShare: float64(e.capacity) / float64(e.shape.Count()), Ratio: e.opts.Ratio,
-		Hits:                     float64(e.hits) / float64(max(e.demanded, 1)),
-		DemandReadsPerToken:      float64(e.reads) / n,
-		SpeculativeReadsPerToken: float64(e.ahead) / n,
-		Useful:                   s.Useful, Late: e.late, Wasted: s.Wasted, Displaced: s.Displaced,
-		StallOverCompute:  e.stall / (n * float64(e.shape.Layers)),
-		LayerCompleteRate: float64(e.complete) / (n * float64(e.shape.Layers)),
-	}
-	if e.predicted != nil && e.predicted.scored > 0 {
-		r.RecallAtK = e.predicted.recall / float64(e.predicted.scored)
-	}
-	return r
+	return found
 }

@@ -1,116 +1,90 @@
 package sim
 
 import (
-	"outrider/layout"
+	"outrider/internal/passes"
+	"outrider/prefetcher"
 	"outrider/router"
-	"outrider/trace"
 )
 
-// forecast is a guide that ranks by a predictor.
+// forecast runs a predictor over the sequences of the trace.
 type forecast struct {
-	*router.Keeper
-	shape   layout.Shape
-	trace   *trace.Trace
-	tokens  int
-	horizon int
-	next    bool // the next layer's choice is known
-	replay  *router.Histories
-	history router.History
-	layer   int       // last routed
-	p       []float32 // by ordinal, latest forecast
-	changed []int
+	all      *router.Sequences
+	open     map[int64]*router.Sequence
+	schedule *passes.Schedule
+	topK     int
 
-	recall float64 // summed over layer executions
+	recall float64 // summed over layer executions of tokens
 	scored int
 }
 
-func newForecast(r run, t *trace.Trace, tokens, horizon int) (*forecast, error) {
-	shape := t.Header.Shape
-	keeper, err := router.NewKeeper(shape)
-	if err != nil {
-		return nil, err
-	}
-	var p router.Predictor
-	if r.predictor == "oracle" {
-		p, err = router.NewOracle(shape, t)
-	} else {
-		p, err = router.New(r.predictor, shape)
-	}
-	if err != nil {
-		return nil, err
-	}
+func newForecast(e *engine, p router.Predictor, keeper *router.Keeper) *forecast {
 	return &forecast{
-		Keeper: keeper, shape: shape, trace: t, tokens: tokens,
-		horizon: min(horizon, shape.Layers), next: r.next,
-		replay: router.NewHistories(p, t, tokens),
-		layer:  shape.Layers - 1,
-		p:      make([]float32, shape.Count()),
-	}, nil
+		all:  router.NewSequences(e.shape, p, keeper, e.table.Invalidate),
+		open: map[int64]*router.Sequence{}, schedule: e.schedule, topK: e.shape.TopK,
+	}
 }
 
-func (g *forecast) begin(token int) bool {
-	g.history = g.replay.Begin(token)
-	if g.trace.Tokens[token] < 0 {
-		return false
+// begin starts a sequence's pass.
+func (f *forecast) begin(step int64, p passes.Part) *router.Sequence {
+	q := f.open[p.Seq]
+	if q == nil {
+		q = f.all.Open(step)
+		f.open[p.Seq] = q
 	}
-	g.changed = g.changed[:0]
-	for layer := range g.horizon {
-		g.score(layer)
-	}
-	return true
+	phase, tokens := f.schedule.Known(p)
+	q.Begin(step, phase, tokens)
+	return q
 }
 
-func (g *forecast) routed(token, layer int) []int {
-	choice := g.replay.Choice(token, layer)
+// observe tells the choice of a part, after judging what was forecast of it.
+func (f *forecast) observe(step int64, layer int, p passes.Part, choices []router.Choice) *router.Sequence {
+	q := f.open[p.Seq]
 	if layer > 0 {
-		g.recall += router.Found(g.row(layer), choice[0].Experts, g.shape.TopK)
-		g.scored++
-	}
-	g.history.Observe(layer, choice)
-	g.layer = layer
-	g.Enter(layer)
-	g.changed = g.changed[:0]
-	row := g.row(layer)
-	g.history.Score(layer, row)
-	g.Set(layer, row)
-	g.changed = append(g.changed, layer)
-	// The next layer is always scored: it is what recall is measured by.
-	for d := 1; d <= max(g.horizon, 1); d++ {
-		if layer+d < g.shape.Layers {
-			g.score(layer + d)
+		for _, c := range choices {
+			f.recall += router.Found(q.Scores(layer), c.Experts, f.topK)
+			f.scored++
 		}
 	}
-	if g.next {
-		g.reveal(token, layer)
-	}
-	return g.changed
+	q.Observe(step, layer, choices)
+	return q
 }
 
-// score forecasts a layer's next execution and ranks by it.
-func (g *forecast) score(layer int) {
-	row := g.row(layer)
-	g.history.Score(layer, row)
-	g.SetNext(layer, row)
-	g.changed = append(g.changed, layer)
+func (f *forecast) end(p passes.Part) {
+	f.open[p.Seq].Close()
+	delete(f.open, p.Seq)
 }
 
-// reveal replaces the forecast of the next layer by what it will use.
-func (g *forecast) reveal(token, layer int) {
-	layer++
-	if layer == g.shape.Layers {
-		token, layer = token+1, 0
+// lookAhead forecasts a sequence's next layers, and, if the pass leaves room for
+// guesses, wants their experts.
+func (e *engine) lookAhead(q *router.Sequence, guess bool) {
+	layers := e.opts.Horizon
+	if layers == 0 {
+		layers = min(q.Reach(float64(e.pace.reach())), mostHorizon)
 	}
-	if token >= g.tokens {
+	q.LookAhead(layers)
+	if !guess {
+		q.LookNowhere()
+	}
+}
+
+// speculate replaces the speculative reads that were not started by those that
+// the latest forecast is worth.
+func (e *engine) speculate() {
+	e.dropped = e.queue.ClearSpeculative(e.dropped[:0])
+	if !e.policy.Speculate || e.governor.Mode() == prefetcher.SpeculationOff {
 		return
 	}
-	row := g.row(layer)
-	clear(row)
-	used, _ := g.trace.Row(token, layer)
-	for _, e := range used {
-		row[e] = 1
+	all := prefetcher.Candidates(e.candidates[:0], e.forecast.all)
+	e.candidates = all
+	list := all[:0]
+	for _, c := range all {
+		if !e.table.Resident(c.ID) && !e.table.InFlight(c.ID) {
+			list = append(list, c)
+		}
 	}
-	g.SetNext(layer, row)
-	g.changed = append(g.changed, layer)
+	prefetcher.Sort(list, e.shape)
+	rule := prefetcher.Admission{Step: e.step, Threshold: e.governor.Threshold(), ReadSteps: e.pace.readSteps(e.placement.mean)}
+	// Reads under way are half done on average.
+	begun := len(e.drives.flights) - e.drives.queued
+	rule.Fill(e.queue, list, e.drives.queued+begun/2, nil)
 }
-
-func (g *forecast) row(layer int) []float32 { return g.p[layer*g.shape.Experts:][:g.shape.Experts] }

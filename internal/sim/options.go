@@ -4,27 +4,55 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
+	"time"
 
 	"outrider/layout"
 	"outrider/prefetcher"
-	"outrider/router"
 )
 
 // ErrOption: a run or an option that the simulation does not have.
 var ErrOption = errors.New("not a valid simulation")
 
-// Options of one simulated run. CacheShare or CacheExperts is needed.
+// Options of one simulated run. One of the three cache sizes is needed; the
+// first that is set counts.
 type Options struct {
+	CacheBytes   int64   // capacity in bytes; needs RecordBytes
+	CacheExperts int     // capacity in experts
 	CacheShare   float64 // capacity over all experts of the model, over 0 to 1
-	CacheExperts int     // capacity in experts; if set, instead of CacheShare
-	Ratio        float64 // time to read a layer's top-k experts over its compute time; 0 means 1
-	Attention    float64 // share of a layer's compute before its routing is known; 0 means 0.5
-	MaxTokens    int     // tokens replayed; 0 means all
-	Horizon      int     // layers forecast ahead; 0 means 1, which does best at a ratio of 1
-	Margin       float64 // how many times later a victim of a speculative read must be expected; 0 means prefetcher.DefaultMargin
-	Governor     prefetcher.GovernorOptions
+
+	Ratio     float64 // time to read a layer's top-k experts, one after the other, over its compute time; 0 means 1
+	Attention float64 // share of a layer's compute before its routing is known; 0 means 0.5
+	MaxTokens int     // tokens replayed; 0 means all
+	Batch     int     // sequences that decode in one pass; 0 and 1: the trace's tokens in their order
+	Chunk     int     // prefill tokens of one sequence in one pass; 0 means 1
+
+	// Drives that the experts lie on; none means one that takes Ratio ÷ top-k
+	// layer computes for an expert of any size. With drives, RecordBytes is needed.
+	Drives []Drive
+	// RecordBytes is the size of an expert.
+	RecordBytes int64
+
+	Horizon  int     // layers forecast ahead; 0 chooses as the runtime does
+	Margin   float64 // how many times later a victim of a speculative read must be expected; 0 means prefetcher.DefaultMargin
+	Governor prefetcher.GovernorOptions
+
+	// Progress is told now and then how many tokens were replayed; nil: nobody.
+	Progress func(tokens int)
 }
+
+// Drive is a device in virtual time: it reads one piece at a time.
+type Drive struct {
+	BytesPerSecond float64
+	Latency        time.Duration // of each read, before its transfer
+}
+
+const (
+	// mostHorizon is the longest horizon that is chosen by itself, as in package
+	// runtime.
+	mostHorizon = 8
+	maxDrives   = 64
+	maxBatch    = 1 << 16
+)
 
 func (o Options) withDefaults() Options {
 	if o.Ratio == 0 {
@@ -33,29 +61,46 @@ func (o Options) withDefaults() Options {
 	if o.Attention == 0 {
 		o.Attention = 0.5
 	}
-	if o.Horizon == 0 {
-		o.Horizon = 1
-	}
 	if o.Margin == 0 {
 		o.Margin = prefetcher.DefaultMargin
 	}
+	o.Batch, o.Chunk = max(o.Batch, 1), max(o.Chunk, 1)
 	return o
 }
 
 // Validate reports the first option that is out of range.
 func (o Options) Validate() error {
-	d := o.withDefaults()
-	switch {
-	case d.CacheExperts < 0 || (d.CacheExperts == 0 && !(d.CacheShare > 0 && d.CacheShare <= 1)):
-		return fmt.Errorf("sim: %w: cache share is %v, want more than 0 to 1 (or a number of experts)", ErrOption, o.CacheShare)
+	if err := o.validate(); err != nil {
+		return fmt.Errorf("sim: %w: %w", ErrOption, err)
+	}
+	return nil
+}
+
+func (o Options) validate() error {
+	switch d := o.withDefaults(); {
+	case o.CacheBytes == 0 && o.CacheExperts == 0 && !(o.CacheShare > 0 && o.CacheShare <= 1):
+		return fmt.Errorf("cache share is %v, want more than 0 to 1 (or a number of experts or bytes)", o.CacheShare)
+	case o.CacheBytes < 0 || o.CacheExperts < 0:
+		return fmt.Errorf("cache is %d bytes, %d experts, want more than 0", o.CacheBytes, o.CacheExperts)
+	case o.RecordBytes < 0 || o.RecordBytes == 0 && (o.CacheBytes > 0 || len(o.Drives) > 0):
+		return fmt.Errorf("record is %d bytes, want more than 0: a cache in bytes and drives need it", o.RecordBytes)
 	case !(d.Ratio > 0 && d.Ratio <= 1e6):
-		return fmt.Errorf("sim: %w: ratio is %v, want more than 0 to 1e6", ErrOption, o.Ratio)
+		return fmt.Errorf("ratio is %v, want more than 0 to 1e6", o.Ratio)
 	case !(d.Attention > 0 && d.Attention <= 1):
-		return fmt.Errorf("sim: %w: attention is %v, want more than 0 to 1", ErrOption, o.Attention)
-	case d.Horizon < 0:
-		return fmt.Errorf("sim: %w: horizon is %d layers, want 0 or more", ErrOption, o.Horizon)
+		return fmt.Errorf("attention is %v, want more than 0 to 1", o.Attention)
+	case o.Batch < 0 || o.Batch > maxBatch || o.Chunk < 0 || o.Chunk > maxBatch:
+		return fmt.Errorf("batch is %d and chunk %d, want 0 to %d", o.Batch, o.Chunk, maxBatch)
+	case o.Horizon < 0:
+		return fmt.Errorf("horizon is %d layers, want 0 (automatic) or more", o.Horizon)
 	case !(d.Margin > 0):
-		return fmt.Errorf("sim: %w: margin is %v, want more than 0", ErrOption, o.Margin)
+		return fmt.Errorf("margin is %v, want more than 0", o.Margin)
+	case len(o.Drives) > maxDrives:
+		return fmt.Errorf("there are %d drives, want at most %d", len(o.Drives), maxDrives)
+	}
+	for i, d := range o.Drives {
+		if !(d.BytesPerSecond > 0) || math.IsInf(d.BytesPerSecond, 0) || d.Latency < 0 || d.Latency > time.Hour {
+			return fmt.Errorf("drive %d reads %v bytes/s with a latency of %v, want more than 0 and 0 to 1h", i, d.BytesPerSecond, d.Latency)
+		}
 	}
 	return nil
 }
@@ -63,76 +108,15 @@ func (o Options) Validate() error {
 // capacity is the cache's size in experts.
 func (o Options) capacity(shape layout.Shape) (int, error) {
 	n := o.CacheExperts
-	if n == 0 {
+	switch {
+	case o.CacheBytes > 0:
+		n = int(min(o.CacheBytes/o.RecordBytes, int64(shape.Count())))
+	case n == 0:
 		n = int(math.Round(o.CacheShare * float64(shape.Count())))
 	}
 	n = min(n, shape.Count())
 	if n < shape.TopK {
-		return 0, fmt.Errorf("sim: %w: a cache of %d experts cannot hold the %d of one layer; raise the cache share", ErrOption, n, shape.TopK)
+		return 0, fmt.Errorf("sim: %w: a cache of %d experts cannot hold the %d of one layer of one token; raise the cache size", ErrOption, n, shape.TopK)
 	}
 	return n, nil
-}
-
-// Result is one run's figures.
-type Result struct {
-	Run        string  `json:"run"`
-	CacheShare float64 `json:"cache_share"`
-	Ratio      float64 `json:"ratio"`
-	// Hits is the share of demanded experts that were in memory when the
-	// layer's routing became known.
-	Hits                     float64 `json:"hits"`
-	DemandReadsPerToken      float64 `json:"demand_reads_per_token"`
-	SpeculativeReadsPerToken float64 `json:"speculative_reads_per_token"`
-	// Speculative reads that were used in time, that a demand had to wait
-	// for, that were dropped unused, and experts thrown out by one and demanded
-	// before they were read again. What is unused at the end is none of these.
-	Useful    int64 `json:"useful"`
-	Late      int64 `json:"late"`
-	Wasted    int64 `json:"wasted"`
-	Displaced int64 `json:"displaced"`
-	// StallOverCompute is the time layers waited for experts over the time
-	// they computed.
-	StallOverCompute float64 `json:"stall_over_compute"`
-	// LayerCompleteRate is the share of layer executions that had all experts
-	// in memory when their routing became known.
-	LayerCompleteRate float64 `json:"layer_complete_rate"`
-	// RecallAtK of the next layer, over all but the first layer; 0 for runs
-	// without a forecast.
-	RecallAtK float64 `json:"recall_at_k"`
-}
-
-// run is what a run's name says.
-type run struct {
-	name      string
-	predictor string // "" for none
-	speculate bool
-	next      bool // the next layer's choice is known
-}
-
-// Runs lists the runs, yardsticks first. "optimum" is Belady's optimum of
-// demand caching, and "online+next" knows the next layer's choice: bounds, not
-// policies. Any predictor of router.Names, and "oracle", may stand for "online".
-func Runs() []string {
-	return []string{"lru", "lfu", "frequency", "frequency+spec", "recency", "recency+spec",
-		"transition", "transition+spec", "online", "online+spec", "online+next", "optimum"}
-}
-
-func parseRun(name string) (run, error) {
-	switch name {
-	case "lru", "lfu", "optimum":
-		return run{name: name}, nil
-	}
-	base, how, plus := strings.Cut(name, "+")
-	r := run{name: name, predictor: base}
-	known := base == "oracle"
-	for _, n := range router.Names() {
-		known = known || n == base
-	}
-	switch {
-	case !known || (plus && how != "spec" && how != "next"):
-		return run{}, fmt.Errorf("sim: %w: no run is called %q: choose from %s", ErrOption, name, strings.Join(Runs(), ", "))
-	case plus:
-		r.speculate, r.next = true, how == "next"
-	}
-	return r, nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"outrider/internal/runs"
 	"outrider/layout"
 	"outrider/trace"
 )
@@ -207,7 +208,7 @@ func TestAllRuns(t *testing.T) {
 	shape := layout.Shape{Layers: 4, Experts: 16, TopK: 2}
 	tr := synthetic(t, shape, 300, 1)
 	by := map[string]*Result{}
-	for _, run := range append(Runs(), "oracle", "oracle+spec") {
+	for _, run := range append(runs.Names(), "oracle", "oracle+spec") {
 		r := simulate(t, tr, run, Options{CacheShare: 0.3})
 		if again := simulate(t, tr, run, Options{CacheShare: 0.3}); *again != *r {
 			t.Errorf("%s, second time: got %+v, want %+v", run, *again, *r)
@@ -220,7 +221,7 @@ func TestAllRuns(t *testing.T) {
 		}
 		by[run] = r
 	}
-	for _, run := range []string{"lru", "lfu", "frequency", "recency", "transition", "online"} {
+	for _, run := range []string{"lru", "lfu", "least-stale", "decayed", "frequency", "transition", "matrix", "online"} {
 		if by[run].Hits > by["optimum"].Hits {
 			t.Errorf("%s: got %.3f hits, want at most the optimum's %.3f", run, by[run].Hits, by["optimum"].Hits)
 		}
@@ -238,12 +239,13 @@ func TestBadRuns(t *testing.T) {
 		want string
 	}{
 		{"fifo", Options{CacheShare: 0.5}, `"fifo"`},
-		{"lru+spec", Options{CacheShare: 0.5}, `"lru+spec"`},
+		{"lru+next", Options{CacheShare: 0.5}, `"lru+next"`},
+		{"optimum+spec", Options{CacheShare: 0.5}, `"optimum+spec"`},
 		{"online+luck", Options{CacheShare: 0.5}, "online+spec"},
 		{"lru", Options{}, "cache share"},
 		{"lru", Options{CacheShare: 1.5}, "cache share"},
 		{"lru", Options{CacheShare: math.NaN()}, "cache share"},
-		{"lru", Options{CacheShare: 0.01}, "raise the cache share"},
+		{"lru", Options{CacheShare: 0.01}, "raise the cache size"},
 		{"lru", Options{CacheShare: 0.5, Ratio: -1}, "ratio"},
 		{"lru", Options{CacheShare: 0.5, Attention: 2}, "attention"},
 		{"lru", Options{CacheShare: 0.5, Horizon: -1}, "horizon"},
@@ -271,7 +273,8 @@ func TestResultJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"run", "cache_share", "ratio", "hits", "demand_reads_per_token", "speculative_reads_per_token", "useful",
-		"late", "wasted", "displaced", "stall_over_compute", "layer_complete_rate", "recall_at_k"}
+		"late", "wasted", "displaced", "stall_over_compute", "layer_complete_rate", "recall_at_k",
+		"cache_experts", "tokens", "passes"}
 	for _, tag := range want {
 		if _, ok := got[tag]; !ok {
 			t.Errorf("tags: got no %q in %s", tag, data)
