@@ -136,6 +136,11 @@ func (b *Bench) playMmap(ctx context.Context, budget int64) (round Round, err er
 			uses[l] = mmaparm.Use{Layer: l, Experts: append([]int32(nil), union.Experts...), Before: before, After: b.Layer - before}
 		}
 		result, err := arm.Play(ctx, uses)
+		if errors.Is(err, mmaparm.ErrOutOfMemory) {
+			round.Failed = err.Error() // a finding, not a reason to end the others
+			b.played(b.executions() - round.Passes*shape.Layers)
+			break
+		}
 		if err != nil {
 			return round, err
 		}
@@ -149,7 +154,7 @@ func (b *Bench) playMmap(ctx context.Context, budget int64) (round Round, err er
 	round.Stall, round.Took = total.Stall, total.Took
 	round.Compute = time.Duration(round.Passes*shape.Layers) * b.Layer
 	round.Executions, round.MajorFaults, round.ReadBytes = int64(total.Uses), total.MajorFaults, total.ReadBytes
-	round.Limit = arm.Limit().String()
+	round.Limit, round.ReadAheadBytes = arm.Limit().String(), arm.Conditions().ReadAheadBytes
 	return round, nil
 }
 

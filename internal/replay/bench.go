@@ -75,6 +75,8 @@ type Round struct {
 	RawExperts        int     // that it read
 	MajorFaults       int64   // Mmap
 	Limit             string  // Mmap: how its memory is bounded
+	ReadAheadBytes    int64   // Mmap: how far the kernel reads around a fault; -1 where not known
+	Failed            string  // why the arm could not play; its other figures mean nothing then
 	WarmPages         int64   // of the files in the page cache at the start; -1 where not known
 	Direct            bool    // read around the page cache
 	Fallback          string  // why not

@@ -1,0 +1,26 @@
+package plots
+
+import (
+	"fmt"
+	"io"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+)
+
+// pngDPI makes a PNG twice as many pixels wide as an SVG is.
+const pngDPI = 192
+
+// newCanvas makes a canvas and what encodes it once it is drawn.
+func newCanvas(format string, width, height vg.Length) (io.WriterTo, draw.Canvas, error) {
+	switch format {
+	case "png":
+		image := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(pngDPI))
+		return vgimg.PngCanvas{Canvas: image}, draw.New(image), nil
+	case "svg":
+		image := newSVG(width, height)
+		return image, draw.New(image), nil
+	}
+	return nil, draw.Canvas{}, fmt.Errorf("plots: format %q cannot be drawn, want svg or png", format)
+}

@@ -1,0 +1,91 @@
+package rawread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"outrider/layout"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Run reads the experts and tells what that took. When ctx ends it returns the
+// context's cause as soon as the reads under way have ended. Any other error is that
+// of a read, and names file, offset and expert. The report counts what was read
+// until then.
+func Run(ctx context.Context, o Options) (Report, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return Report{}, err
+	}
+	lanes := o.Source.Lanes()
+	report := Report{Direct: len(lanes) > 0}
+	for _, lane := range lanes {
+		report.Direct = report.Direct && lane.File.Direct() != layout.Alignment{}
+	}
+	buffers := make([][]byte, o.Workers)
+	for i := range buffers {
+		buffers[i] = alignedBuffer(o.Block, alignment(o.Source))
+	}
+	list := &extents{opt: o, lanes: len(lanes)}
+	start := time.Now()
+	if o.MaxDuration > 0 {
+		list.until = start.Add(o.MaxDuration)
+	}
+	var count counts
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, buf := range buffers {
+		group.Go(func() error { return work(groupCtx, list, lanes, buf, &count) })
+	}
+	err = group.Wait()
+	report.Duration = time.Since(start)
+	report.Bytes, report.Reads, report.Experts = count.bytes.Load(), count.reads.Load(), list.begun()
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("rawread: %w", context.Cause(ctx))
+	}
+	return report, err
+}
+
+type counts struct{ bytes, reads atomic.Int64 }
+
+// work reads blocks until there is none left. A panic of a file becomes an
+// error: in a worker it would end the process.
+func work(ctx context.Context, list *extents, lanes []layout.Lane, buf []byte, count *counts) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("rawread: panic in a read: %v", r)
+		}
+	}()
+	for ctx.Err() == nil {
+		b, more, err := list.take()
+		if err != nil || !more {
+			return err
+		}
+		lane := lanes[b.lane]
+		n, err := lane.File.ReadAt(buf[:b.bytes], b.offset)
+		if int64(n) < b.need {
+			if err == nil || errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return fmt.Errorf("rawread: %v: read %d of %d bytes at %d of %s: %w", b.id, n, b.need, b.offset, lane.Path, err)
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("rawread: %v: read %d bytes at %d of %s: %w", b.id, b.bytes, b.offset, lane.Path, err)
+		}
+		count.bytes.Add(b.need)
+		count.reads.Add(1)
+	}
+	return ctx.Err()
+}
+
+// alignedBuffer is n bytes at a multiple of align; Go's heap does not move.
+func alignedBuffer(n, align int64) []byte {
+	b := make([]byte, n+align)
+	skip := -int64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (align - 1)
+	return b[skip : skip+n : skip+n]
+}
