@@ -13,7 +13,9 @@
 //	Reader, Writer        the binary form                History  index: who used which expert
 //	JSONLReader, …Writer  the JSON lines form            Histogram  counts without order
 //
-// What other tools record is read by package trace/importer.
+// What other tools record is read by package trace/importer; trace/synth makes
+// traces. Collect warns of recordings that look wrong: sequences interleaved under
+// one number, and layers whose rows are out of step.
 //
 // Whoever opens a file closes it. Readers and writers over an io.Reader or
 // io.Writer never close that. No goroutine is started.

@@ -38,6 +38,10 @@ type Stats struct {
 	// a hundredth of what there is to know. No forecast from such history can
 	// win; that a token's own id would tell is not ruled out.
 	Uniform bool
+
+	// Warnings are signs that the trace was not recorded as it claims; none is
+	// the rule. Only the first 20000 tokens are looked at.
+	Warnings []Warning
 }
 
 // LayerStats describes the routing of one layer.
@@ -60,7 +64,7 @@ type LayerStats struct {
 }
 
 // Collect reads up to limit tokens of s (0 or less: all) in one pass. Its memory
-// does not grow with the trace: at most about 200 MiB, for the largest models.
+// does not grow with the trace: at most about 300 MiB, for the largest models.
 // When s fails, the statistics of the tokens before are returned along with the
 // error.
 func Collect(s Stream, limit int) (*Stats, error) {
@@ -94,6 +98,7 @@ type collector struct {
 	chance []uint64 // by layer: uses that had a token before
 	tokens pairCounts
 	layers pairCounts
+	odd    *suspects
 }
 
 func newCollector(h Header) *collector {
@@ -104,6 +109,7 @@ func newCollector(h Header) *collector {
 		chance: make([]uint64, h.Shape.Layers),
 		tokens: newPairCounts(h.Shape.Layers, h.Shape.Experts),
 		layers: newPairCounts(h.Shape.Layers, h.Shape.Experts),
+		odd:    newSuspects(h),
 	}
 	for l := range c.stats.Layers {
 		c.stats.Layers[l].Loads = make([]uint64, h.Shape.Experts)
@@ -149,6 +155,7 @@ func (c *collector) add(a *Activation) {
 	}
 	c.used += int64(cycle)
 	s.MaxCycle = max(s.MaxCycle, cycle)
+	c.odd.add(a)
 }
 
 func (c *collector) finish() *Stats {
@@ -171,6 +178,7 @@ func (c *collector) finish() *Stats {
 		}
 	}
 	s.Uniform = s.Informed && c.uniform()
+	s.Warnings = c.odd.warnings()
 	return s
 }
 
