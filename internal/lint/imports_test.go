@@ -17,14 +17,17 @@ import (
 // ours may import of ours, tests aside. A folder's rule holds for the folders
 // below it that have none of their own.
 var allowed = map[string][]string{
-	"layout":            nil,
-	"layout/gguf":       {"layout"},
-	"layout/checkpoint": {"layout", "layout/gguf"},
-	"trace":             {"layout"},
-	"router":            {"layout", "trace"},
-	"experts":           {"layout"},
-	"prefetcher":        {"layout", "router", "experts"},
-	"runtime":           {"layout", "layout/checkpoint", "trace", "router", "experts", "prefetcher"},
+	"layout":             nil,
+	"layout/gguf":        {"layout"},
+	"layout/safetensors": {"layout"},
+	"layout/checkpoint":  {"layout", "layout/gguf"},
+	"trace":              {"layout"},
+	"trace/synth":        {"layout", "trace"},
+	"trace/importer":     {"layout", "layout/gguf", "layout/safetensors", "trace", "trace/importer/internal/torchfile"},
+	"router":             {"layout", "trace"},
+	"experts":            {"layout"},
+	"prefetcher":         {"layout", "router", "experts"},
+	"runtime":            {"layout", "layout/checkpoint", "trace", "router", "experts", "prefetcher"},
 }
 
 // light lists the modules that the packages above may use: those who embed
