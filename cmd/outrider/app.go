@@ -39,6 +39,17 @@ func (a *app) write(s string) error {
 	return nil
 }
 
+// warn tells on stderr what a user should know of the input; with --json the
+// result carries it.
+func (a *app) warn(sentences ...string) {
+	if a.json {
+		return
+	}
+	for _, s := range sentences {
+		fmt.Fprintln(a.stderr, "note: "+s)
+	}
+}
+
 // say tells a person what is going on; with --json it is silent.
 func (a *app) say(format string, args ...any) {
 	if !a.json {

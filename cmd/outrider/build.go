@@ -190,19 +190,22 @@ func (s *buildSummary) writeTo(w io.Writer) {
 
 // traceOrder lines up each layer's experts by how often a trace used them together.
 func traceOrder(ctx context.Context, path string, shape layout.Shape) ([][]int32, error) {
-	file, err := trace.OpenFile(path)
+	in, err := recording{}.open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() // nothing was written
-	if got := file.Header().Shape; !got.Equal(shape) {
+	defer in.Close() // nothing was written
+	if err := in.NoOrder(); err != nil {
+		return nil, err
+	}
+	if got := in.Header().Shape; got.Layers != shape.Layers || got.Experts != shape.Experts || got.TopK != shape.TopK {
 		return nil, inputf("the trace %s is of another model: it has %s, the checkpoint has %s", path, shapeText(got), shapeText(shape))
 	}
 	history, err := trace.NewHistory(shape)
 	if err != nil {
 		return nil, err
 	}
-	stream := &stoppable{Stream: file, ctx: ctx}
+	stream := &stoppable{Stream: in, ctx: ctx}
 	var activation trace.Activation
 	for {
 		err := stream.Next(&activation)

@@ -17,6 +17,7 @@ import (
 	"outrider/layout/gguf"
 	"outrider/router"
 	"outrider/trace"
+	"outrider/trace/importer"
 )
 
 // Exit statuses, as every command's help states them.
@@ -71,6 +72,7 @@ var inputErrors = []error{
 	checkpoint.ErrUnknown,
 	gguf.ErrNotGGUF, gguf.ErrVersion, gguf.ErrTruncated, gguf.ErrDamaged, gguf.ErrType, gguf.ErrSplit,
 	gguf.ErrMissingShard, gguf.ErrNoExperts, gguf.ErrExperts, gguf.ErrNoTensor,
+	importer.ErrUnknownForm, importer.ErrNeedShape, importer.ErrLossy, importer.ErrHistogram,
 	trace.ErrNotTrace, trace.ErrVersion, trace.ErrTorn, trace.ErrActivation,
 	router.ErrShape,
 	experts.ErrBelowFloor,
@@ -116,8 +118,21 @@ func message(ctx context.Context, err error) string {
 		return "interrupted"
 	}
 	text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
-	for _, name := range []string{"layout", "runtime", "refmodel", "trace", "checkpoint", "gguf", "router", "experts", "sim"} {
-		text = strings.TrimPrefix(text, name+": ")
+	for text != strings.TrimSpace(text) || packageName(text) != "" {
+		text = strings.TrimSpace(strings.TrimPrefix(text, packageName(text)))
 	}
 	return text + usageHint(err)
+}
+
+// packages are those whose names stand before their errors.
+var packages = []string{"layout", "runtime", "refmodel", "trace", "checkpoint", "gguf", "router", "experts", "sim", "replay", "dummystore", "importer", "plots"}
+
+// packageName is the name that a text begins with, and its colon.
+func packageName(text string) string {
+	for _, name := range packages {
+		if strings.HasPrefix(text, name+": ") {
+			return name + ": "
+		}
+	}
+	return ""
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "layout build", "layout inspect", "layout verify", "run", "trace info", "simulate", "demo"} {
+	for _, command := range []string{"", "layout build", "layout inspect", "layout verify", "run", "trace info", "trace convert", "trace synth", "trace forms", "simulate", "replay", "demo"} {
 		args := append(strings.Fields(command), "--help")
 		golden(t, strings.TrimSuffix("help-"+strings.ReplaceAll(command, " ", "-"), "-"), succeed(t, args...))
 	}
@@ -23,7 +23,7 @@ func TestNoArgumentsPrintHelp(t *testing.T) {
 }
 
 func TestEveryHelpStatesJSONAndStatuses(t *testing.T) {
-	for _, command := range []string{"layout build", "layout inspect", "layout verify", "run", "trace info", "simulate", "demo"} {
+	for _, command := range []string{"layout build", "layout inspect", "layout verify", "run", "trace info", "trace convert", "trace synth", "trace forms", "simulate", "replay", "demo"} {
 		help := succeed(t, append(strings.Fields(command), "--help")...)
 		for _, want := range []string{"--json", "Exit status:", "130  interrupted"} {
 			if !strings.Contains(help, want) {
@@ -121,6 +121,13 @@ func TestErrorsGolden(t *testing.T) {
 		{exitUsage, []string{"simulate", otherTrace, "--runs", "lru,best"}},
 		{exitUsage, []string{"simulate", otherTrace, "--ratio", "0"}},
 		{exitInput, []string{"simulate", text}},
+		{exitUsage, []string{"simulate", otherTrace, "--device", "fast"}},
+		{exitUsage, []string{"simulate", otherTrace, "--device", "3GB/s"}},
+		{exitUsage, []string{"simulate", otherTrace, "--cache", "4GiB"}},
+		{exitUsage, []string{"simulate", otherTrace, "--plot", "stall.pdf"}},
+		{exitUsage, []string{"trace", "info", text, "--from", "nonsense"}},
+		{exitInput, []string{"trace", "convert", text, "-o", missing}},
+		{exitUsage, []string{"trace", "convert", otherTrace}},
 		{exitInput, []string{"demo", "--dir", missing}},
 		{exitUsage, []string{"demo", "--budget", "0"}},
 		{exitUsage, []string{"bogus"}},

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"outrider/internal/runs"
 )
 
 // readingProcs are Ps of Go's scheduler beyond one a core. A read holds its P
@@ -38,10 +40,16 @@ type cli struct {
 	} `cmd:"" help:"Build, describe and check stores."`
 	Run   runCmd `cmd:"" help:"Generate text with a model whose experts are streamed."`
 	Trace struct {
-		Info traceInfoCmd `cmd:"" help:"Describe a routing trace and how predictable it is."`
-	} `cmd:"" help:"Look into routing traces."`
-	Simulate simulateCmd `cmd:"" help:"Replay a routing trace against caches and forecasts."`
+		Info    traceInfoCmd    `cmd:"" help:"Describe routing data and how predictable it is."`
+		Convert traceConvertCmd `cmd:"" help:"Convert routing data of any form into this project's."`
+		Synth   traceSynthCmd   `cmd:"" help:"Make a synthetic trace."`
+		Forms   traceFormsCmd   `cmd:"" help:"List the forms of routing data that are read."`
+	} `cmd:"" help:"Describe, convert and make routing traces."`
+	Simulate simulateCmd `cmd:"" help:"Replay a trace against caches and forecasts in virtual time."`
+	Replay   replayCmd   `cmd:"" help:"Replay a trace with real reads from a store."`
 	Demo     demoCmd     `cmd:"" help:"Show the whole flow with the model inside this program."`
+
+	MmapServe mmapServeCmd `cmd:"" hidden:""`
 }
 
 const description = "Run a mixture-of-experts model in less memory than its weights need."
@@ -51,7 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var c cli
 	helped := false
 	parser, err := kong.New(&c, kong.Name("outrider"), kong.Description(description),
-		kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }),
+		kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }), kong.Vars{"runs": runs.Describe},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}))
 	if err != nil {
 		fmt.Fprintf(stderr, "outrider: %v\n", err)

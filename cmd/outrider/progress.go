@@ -61,6 +61,21 @@ func (p *progress) set(done, total int64) {
 	}
 }
 
+// count tells how much is done of something whose end is not known.
+func (p *progress) count(done int64) {
+	now := p.now()
+	spent := now.Sub(p.began)
+	if p.out == nil || spent < progressAfter {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now.Sub(p.last) >= progressEvery {
+		p.last = now
+		fmt.Fprintf(p.out, "%s: %d, %.0f/s\n", p.what, done, float64(done)/spent.Seconds())
+	}
+}
+
 // next decides what is to be shown: a bar's state, a line, or nothing.
 func (p *progress) next(now time.Time, done, total int64) (*progressbar.ProgressBar, string) {
 	p.mu.Lock()

@@ -5,24 +5,34 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"outrider/trace"
 )
 
 type traceInfoCmd struct {
-	Trace     string `arg:"" help:"A trace: binary or JSON lines, plain, gzip or zstd."`
-	MaxTokens int    `help:"Look at this many tokens only; 0 means all." default:"0" placeholder:"N"`
+	Trace     []string `arg:"" help:"Routing data: one file, the files of one recording, or their folder."`
+	MaxTokens int      `help:"Look at this many tokens only; 0 means all." default:"0" placeholder:"N"`
+	recording
 }
 
 func (traceInfoCmd) Help() string {
 	return "Entropy is that of the expert load in bits, log2(experts) when even. Reuse is the share of uses whose expert " +
 		"the token before had used too, with what chance would give beside it. Information is how many bits one expert of " +
-		"the token before, or of the layer before, tells about one of this token's." + statusHelp
+		"the token before, or of the layer before, tells about one of this token's. Warnings say what looks wrong with the recording: " +
+		"sequences that interleave under one number, or a layer whose rows are out of step." + recordingHelp + statusHelp
 }
 
 // traceSummary is what --json prints.
 type traceSummary struct {
+	Kind      string         `json:"kind"` // "trace"
 	Path      string         `json:"path"`
+	Form      string         `json:"form"`
+	Notes     []string       `json:"notes,omitempty"`    // of the importer
+	Warnings  []string       `json:"warnings,omitempty"` // of the checks
+	IDs       string         `json:"id_space"`
+	Ranked    string         `json:"ranked"`
+	Sequenced string         `json:"sequenced"`
 	Model     string         `json:"model"`
 	Source    string         `json:"source,omitempty"`
 	Note      string         `json:"note,omitempty"`
@@ -62,17 +72,22 @@ func (c *traceInfoCmd) Run(ctx context.Context, a *app) error {
 	if c.MaxTokens < 0 {
 		return usagef("--max-tokens is %d, want 0 (all) or more", c.MaxTokens)
 	}
-	file, err := trace.OpenFile(c.Trace)
+	in, err := c.open(c.Trace...)
 	if err != nil {
 		return err
 	}
-	defer file.Close() // nothing was written
-	stats, damage := trace.Collect(&stoppable{Stream: file, ctx: ctx}, c.MaxTokens)
+	defer in.Close() // nothing was written
+	if in.Histogram != nil {
+		s := summariseHistogram(c.Trace, in)
+		return a.print(s, s.writeTo)
+	}
+	stats, damage := trace.Collect(&stoppable{Stream: in, ctx: ctx}, c.MaxTokens)
 	if damage != nil && (stats == nil || stats.Tokens == 0 || ctx.Err() != nil) {
 		return damage
 	}
 	s := summarise(c.Trace, stats)
-	s.Complete = damage == nil && (c.MaxTokens == 0 || stats.Tokens < int64(c.MaxTokens) || ended(file))
+	s.Complete = damage == nil && (c.MaxTokens == 0 || stats.Tokens < int64(c.MaxTokens) || ended(in))
+	s.Form, s.Notes = in.Form.Name, in.Notes()
 	return errors.Join(a.print(s, s.writeTo), damage)
 }
 
@@ -82,23 +97,12 @@ func ended(s trace.Stream) bool {
 	return errors.Is(s.Next(&next), io.EOF)
 }
 
-// stoppable is a stream that ends with its context.
-type stoppable struct {
-	trace.Stream
-	ctx context.Context
-}
-
-func (s *stoppable) Next(a *trace.Activation) error {
-	if s.ctx.Err() != nil {
-		return context.Cause(s.ctx)
-	}
-	return s.Stream.Next(a)
-}
-
-func summarise(path string, stats *trace.Stats) *traceSummary {
+func summarise(paths []string, stats *trace.Stats) *traceSummary {
 	h := stats.Header
 	s := &traceSummary{
-		Path: path, Model: h.Model, Source: h.Source, Note: h.Note,
+		Kind: "trace", Path: strings.Join(paths, ", "),
+		IDs: h.IDs.String(), Ranked: h.Ranked.String(), Sequenced: h.Sequences.String(),
+		Model: h.Model, Source: h.Source, Note: h.Note,
 		Layers: h.Shape.Layers, Experts: h.Shape.Experts, TopK: h.Shape.TopK,
 		Weights: h.Weights, TokenIDs: h.Tokens,
 		Tokens: stats.Tokens, Sequences: stats.Sequences,
@@ -112,12 +116,16 @@ func summarise(path string, stats *trace.Stats) *traceSummary {
 			Reuse: layer.Reuse, ReuseChance: layer.ReuseChance, TokenInfo: layer.TokenInfo, LayerInfo: layer.LayerInfo,
 		})
 	}
+	for _, w := range stats.Warnings {
+		s.Warnings = append(s.Warnings, w.Text)
+	}
 	return s
 }
 
 func (s *traceSummary) writeTo(w io.Writer) {
 	var f fields
 	f.add("trace", "%s", s.Path)
+	f.add("form", "%s", s.Form)
 	f.add("model", "%s", s.Model)
 	f.add("source", "%s", s.Source)
 	f.add("note", "%s", s.Note)
@@ -129,8 +137,15 @@ func (s *traceSummary) writeTo(w io.Writer) {
 	f.add("tokens", "%d in %d sequences%s", s.Tokens, s.Sequences, more)
 	f.add("phases", "prefill %d, decode %d, unknown %d", s.Prefill, s.Decode, s.Unknown)
 	f.add("carries", "%s", carried(s))
+	f.add("told", "ids: %s, best expert first: %s, sequences apart: %s", s.IDs, s.Ranked, s.Sequenced)
 	f.add("cycle", "%.1f experts a token on average, at most %d", s.Cycle, s.MaxCycle)
 	f.add("hint", "%s", s.Hint)
+	for _, text := range s.Notes {
+		f.add("note", "%s", text)
+	}
+	for _, text := range s.Warnings {
+		f.add("warning", "%s", text)
+	}
 	f.writeTo(w)
 	fmt.Fprintln(w)
 	g := newGrid("layer", "block", "entropy", "max/mean", "reuse", "chance", "from token", "from layer")

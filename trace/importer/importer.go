@@ -246,7 +246,7 @@ func choose(in *input) (*form, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return nil, fmt.Errorf("importer: %s: %w: it begins with %q, which is sure of none of %d forms; if you know its form, name it with --from (outrider trace forms lists them)",
+		return nil, fmt.Errorf("importer: %s: %w: it begins with %q, by which none of %d forms can be told; if you know its form, name it with --from (outrider trace forms lists them)",
 			in.files[0].path, ErrUnknownForm, p.head[:min(len(p.head), 40)], len(forms))
 	}
 	return nil, fmt.Errorf("importer: %s: %w: it may be %s or %s: say which with --from", in.files[0].path, ErrUnknownForm, found[0].Name, found[1].Name)

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"outrider/trace"
+	"outrider/trace/importer"
+)
+
+// histogramSummary is what trace info --json prints of counts without order.
+type histogramSummary struct {
+	Kind     string           `json:"kind"` // "histogram"
+	Path     string           `json:"path"`
+	Form     string           `json:"form"`
+	Notes    []string         `json:"notes,omitempty"`
+	Model    string           `json:"model"`
+	Source   string           `json:"source,omitempty"`
+	Note     string           `json:"note,omitempty"`
+	Layers   int              `json:"layers"`
+	Experts  int              `json:"experts"`
+	TopK     int              `json:"top_k,omitempty"`
+	Unit     string           `json:"unit,omitempty"`
+	Tables   int              `json:"tables"`
+	PerLayer []histogramLayer `json:"per_layer"` // over all tables
+}
+
+type histogramLayer struct {
+	Layer   int     `json:"layer"`
+	Block   int     `json:"block"`
+	Total   float64 `json:"total"`
+	Entropy float64 `json:"entropy_bits"`
+	MaxMean float64 `json:"max_over_mean_load"`
+	Unused  int     `json:"unused_experts"`
+}
+
+func summariseHistogram(paths []string, in *importer.Import) *histogramSummary {
+	h := in.Histogram
+	s := &histogramSummary{
+		Kind: "histogram", Path: strings.Join(paths, ", "), Form: in.Form.Name, Notes: in.Notes(),
+		Model: h.Model, Source: h.Source, Note: h.Note, Layers: h.Layers, Experts: h.Experts, TopK: h.TopK,
+		Unit: h.Unit, Tables: len(h.Tables),
+	}
+	for l := range h.Layers {
+		layer := histogramLayer{Layer: l, Block: l}
+		if h.LayerIDs != nil {
+			layer.Block = h.LayerIDs[l]
+		}
+		layer.measure(h, l)
+		s.PerLayer = append(s.PerLayer, layer)
+	}
+	return s
+}
+
+// measure sums the tables of a layer and describes the load.
+func (m *histogramLayer) measure(h *trace.Histogram, layer int) {
+	loads := make([]float64, h.Experts)
+	most := 0.0
+	for _, t := range h.Tables {
+		for x, n := range t.Counts[layer] {
+			loads[x] += n
+		}
+	}
+	for _, n := range loads {
+		m.Total += n
+		most = max(most, n)
+	}
+	for _, n := range loads {
+		if n == 0 {
+			m.Unused++
+			continue
+		}
+		p := n / m.Total
+		m.Entropy -= p * math.Log2(p)
+	}
+	if m.Total > 0 {
+		m.MaxMean = most * float64(h.Experts) / m.Total
+	}
+}
+
+func (s *histogramSummary) writeTo(w io.Writer) {
+	var f fields
+	f.add("histogram", "%s", s.Path)
+	f.add("form", "%s", s.Form)
+	f.add("model", "%s", s.Model)
+	f.add("source", "%s", s.Source)
+	f.add("note", "%s", s.Note)
+	topK := ""
+	if s.TopK > 0 {
+		topK = fmt.Sprintf(", top %d", s.TopK)
+	}
+	f.add("shape", "%d layers x %d experts%s", s.Layers, s.Experts, topK)
+	unit := s.Unit
+	if unit == "" {
+		unit = "unknown"
+	}
+	f.add("tables", "%d; counted: %s", s.Tables, unit)
+	f.add("order", "none: it can be described and converted, but not replayed")
+	for _, text := range s.Notes {
+		f.add("note", "%s", text)
+	}
+	f.writeTo(w)
+	fmt.Fprintln(w)
+	g := newGrid("layer", "block", "counted", "entropy", "max/mean", "unused")
+	for _, l := range s.PerLayer {
+		g.add(fmt.Sprint(l.Layer), fmt.Sprint(l.Block), fmt.Sprintf("%.6g", l.Total), fmt.Sprintf("%.3f", l.Entropy),
+			fmt.Sprintf("%.2f", l.MaxMean), fmt.Sprint(l.Unused))
+	}
+	g.writeTo(w)
+}
