@@ -10,7 +10,8 @@ import (
 // Recent orders eviction by the past alone: LRU evicts what was used longest
 // ago, LFU what was used least often. Both are yardsticks.
 //
-// Of the experts of one layer execution, those named later count as used later.
+// The experts of one layer execution are used at once, and rows of choices are
+// not always in rank order: so of those the one with the higher index goes first.
 // An expert that was never used goes before all others.
 type Recent struct {
 	experts int
@@ -65,9 +66,9 @@ func (r *Recent) Routed(layer int, choices []Choice) {
 	used := r.used.union(choices)
 	now := float64(r.now.Add(1))
 	row := layer * r.experts
-	for i, e := range used {
-		// The last one named counts as used now, those before it a little earlier.
-		at := now - float64(len(used)-1-i)/float64(len(used))
+	for _, e := range used {
+		// Less than one execution apart, whatever the index.
+		at := now - float64(e)/float64(r.experts)
 		if r.uses == nil {
 			r.keys[row+int(e)] = -at
 			continue

@@ -18,12 +18,12 @@ func TestRecentOrders(t *testing.T) {
 		told []execution
 		want []id // first to go first
 	}{
-		{"lru", lru, []execution{{0, []int32{0}}, {1, []int32{0, 1}}, {0, []int32{1, 0}}}, []id{{1, 0}, {1, 1}, {0, 1}, {0, 0}}},
+		{"lru", lru, []execution{{0, []int32{0}}, {1, []int32{0, 1}}, {0, []int32{1, 0}}}, []id{{1, 1}, {1, 0}, {0, 1}, {0, 0}}},
 		{"lru, one never used", lru, []execution{{0, []int32{0}}, {1, []int32{0}}, {0, []int32{1}}}, []id{{1, 1}, {0, 0}, {1, 0}, {0, 1}}},
 		{"lfu", lfu, []execution{{0, []int32{0}}, {0, []int32{0}}, {0, []int32{0}}, {1, []int32{0}}, {1, []int32{0}}, {0, []int32{1}}},
 			[]id{{1, 1}, {0, 1}, {1, 0}, {0, 0}}},
 		{"lfu, ties by age", lfu, []execution{{1, []int32{0}}, {0, []int32{0}}, {1, []int32{1}}, {0, []int32{1}}}, []id{{1, 0}, {0, 0}, {1, 1}, {0, 1}}},
-		{"lfu, ties in one execution", lfu, []execution{{1, []int32{1, 0}}, {0, []int32{0, 1}}}, []id{{1, 1}, {1, 0}, {0, 0}, {0, 1}}},
+		{"lfu, ties in one execution", lfu, []execution{{1, []int32{1, 0}}, {0, []int32{0, 1}}}, []id{{1, 1}, {1, 0}, {0, 1}, {0, 0}}},
 	} {
 		o, err := c.make()
 		if err != nil {
@@ -62,10 +62,10 @@ func TestRecentExpect(t *testing.T) {
 		at       id
 		from, to float64
 	}{
-		{"lru, used in the first of ten", lru, id{0, 1}, 9, 9},
-		{"lru, used in the second", lru, id{1, 2}, 8, 9}, // named before 3, so a little older
-		{"lru, used in the seventh", lru, id{0, 7}, 3, 3},
-		{"lru, used in the sixth", lru, id{2, 2}, 4, 4},
+		{"lru, used in the first of ten", lru, id{0, 1}, 9, 10},
+		{"lru, used in the second", lru, id{1, 2}, 8, 9}, // less than one more, to rank within one execution
+		{"lru, used in the seventh", lru, id{0, 7}, 3, 4},
+		{"lru, used in the sixth", lru, id{2, 2}, 4, 5},
 		{"lru, never used", lru, id{2, 0}, 1e9, math.MaxFloat64},
 		{"lfu, used 3 times in ten", lfu, id{0, 5}, 10.0/3 - 1e-6, 10.0 / 3},
 		{"lfu, used once", lfu, id{0, 7}, 10 - 1e-6, 10},

@@ -10,6 +10,7 @@ import (
 
 	"outrider/internal/plots"
 	"outrider/internal/replay"
+	"outrider/internal/sim"
 )
 
 // replayed is what replay --json prints. The fields of a cell that simulate has
@@ -33,33 +34,23 @@ type replayedStore struct {
 	Fallback string `json:"fallback,omitempty"`
 }
 
-// replayedCell is one arm: medians over its rounds.
+// replayedCell is one arm: medians over its rounds. Of the simulation's fields,
+// Ratio is measured: top-k experts by the raw reader over compute, 0 if it read
+// nothing.
 type replayedCell struct {
-	Run                      string  `json:"run"`
-	Again                    bool    `json:"again"` // the first arm once more, at the end
-	BudgetBytes              int64   `json:"budget_bytes"`
-	CacheShare               float64 `json:"cache_share"`
-	Ratio                    float64 `json:"ratio"` // measured: top-k experts by the raw reader over compute; 0 if it read nothing
-	Hits                     float64 `json:"hits"`
-	DemandReadsPerToken      float64 `json:"demand_reads_per_token"`
-	SpeculativeReadsPerToken float64 `json:"speculative_reads_per_token"`
-	Useful                   int64   `json:"useful"`
-	Late                     int64   `json:"late"`
-	Wasted                   int64   `json:"wasted"`
-	Displaced                int64   `json:"displaced"`
-	StallOverCompute         float64 `json:"stall_over_compute"`
-	StallLeast               float64 `json:"stall_over_compute_least"`
-	StallMost                float64 `json:"stall_over_compute_most"`
-	LayerCompleteRate        float64 `json:"layer_complete_rate"`
-	RecallAtK                float64 `json:"recall_at_k"`
-	TokensPerSecond          float64 `json:"tokens_per_s"`
-	ReadBytes                float64 `json:"read_bytes"` // a round; -1 where not known
-	BytesPerSecond           float64 `json:"bytes_per_s"`
-	RawBytesPerSecond        float64 `json:"raw_bytes_per_s"` // of a raw reader over the same extents
-	MajorFaults              int64   `json:"major_faults,omitempty"`
-	Limit                    string  `json:"limit,omitempty"`            // of the page cache, for mmap
-	ReadAheadBytes           int64   `json:"read_ahead_bytes,omitempty"` // around a fault, for mmap; -1 where not known
-	Failed                   string  `json:"failed,omitempty"`           // the arm could not play: the other figures mean nothing
+	sim.Result
+	Again             bool    `json:"again"` // the first arm once more, at the end
+	BudgetBytes       int64   `json:"budget_bytes"`
+	StallLeast        float64 `json:"stall_over_compute_least"`
+	StallMost         float64 `json:"stall_over_compute_most"`
+	TokensPerSecond   float64 `json:"tokens_per_s"`
+	ReadBytes         float64 `json:"read_bytes"` // a round; -1 where not known
+	BytesPerSecond    float64 `json:"bytes_per_s"`
+	RawBytesPerSecond float64 `json:"raw_bytes_per_s"` // of a raw reader over the same extents
+	MajorFaults       int64   `json:"major_faults,omitempty"`
+	Limit             string  `json:"limit,omitempty"`            // of the page cache, for mmap
+	ReadAheadBytes    int64   `json:"read_ahead_bytes,omitempty"` // around a fault, for mmap; -1 where not known
+	Failed            string  `json:"failed,omitempty"`           // the arm could not play: the other figures mean nothing
 }
 
 // add turns what was measured into figures.
@@ -84,13 +75,11 @@ func (r *replayed) add(results []replay.Result, c *replayCmd) {
 
 func (r *replayed) cellOf(result replay.Result) *replayedCell {
 	median := func(of func(replay.Round) float64) float64 { return medianOf(result.Rounds, of) }
-	per := func(n, of float64) float64 {
-		if of == 0 {
-			return 0
-		}
-		return n / of
-	}
-	cell := &replayedCell{Run: result.Run, Again: result.Again, BudgetBytes: result.BudgetBytes, CacheShare: per(float64(result.BudgetBytes), float64(r.Store.AllBytes))}
+	first := result.Rounds[0]
+	cell := &replayedCell{Again: result.Again, BudgetBytes: result.BudgetBytes, Limit: first.Limit, ReadAheadBytes: first.ReadAheadBytes}
+	cell.Run, cell.Tokens, cell.Passes = result.Run, first.Tokens, first.Passes
+	cell.CacheShare = per(float64(result.BudgetBytes), float64(r.Store.AllBytes))
+	cell.CacheExperts = int(cell.CacheShare * float64(r.Trace.Layers*r.Trace.Experts))
 	cell.Hits = median(func(x replay.Round) float64 { return per(float64(x.Hits), float64(x.Lookups)) })
 	cell.DemandReadsPerToken = median(func(x replay.Round) float64 { return per(float64(x.DemandReads), float64(x.Tokens)) })
 	cell.SpeculativeReadsPerToken = median(func(x replay.Round) float64 { return per(float64(x.SpeculativeReads), float64(x.Tokens)) })
@@ -107,15 +96,20 @@ func (r *replayed) cellOf(result replay.Result) *replayedCell {
 	cell.BytesPerSecond = median(func(x replay.Round) float64 { return per(max(float64(x.ReadBytes), 0), x.Took.Seconds()) })
 	cell.RawBytesPerSecond = median(func(x replay.Round) float64 { return x.RawBytesPerSecond })
 	cell.MajorFaults = int64(median(func(x replay.Round) float64 { return float64(x.MajorFaults) }))
-	cell.Limit, cell.ReadAheadBytes = result.Rounds[0].Limit, result.Rounds[0].ReadAheadBytes
 	for _, round := range result.Rounds {
 		cell.Failed = cmp.Or(cell.Failed, round.Failed)
 	}
-	if cell.RawBytesPerSecond > 0 {
-		each := float64(r.Store.AllBytes) / float64(r.Trace.Layers*r.Trace.Experts) / cell.RawBytesPerSecond
-		cell.Ratio = each * float64(r.Trace.TopK) / (r.ComputeUS / 1e6)
-	}
+	each := per(float64(r.Store.AllBytes)/float64(r.Trace.Layers*r.Trace.Experts), cell.RawBytesPerSecond)
+	cell.Ratio = each * float64(r.Trace.TopK) / (r.ComputeUS / 1e6)
 	return cell
+}
+
+// per is n for each of what there is of it, 0 if there is nothing.
+func per(n, of float64) float64 {
+	if of == 0 {
+		return 0
+	}
+	return n / of
 }
 
 // medianOf is the middle value over the rounds, the lower of two.

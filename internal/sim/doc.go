@@ -3,28 +3,35 @@
 //
 // # Timing model
 //
-// One drive reads one expert at a time. A layer computes for 1 unit of time, the
-// share Attention of it before its routing is known; an expert reads in
-// Ratio ÷ top-k units, so Ratio is the time to read all experts of one layer
-// over the time to compute it.
+// A layer of a pass computes for 1 unit of time, the share Attention of it before
+// its routing is known. Without Options.Drives one drive reads one expert at a time
+// and takes Ratio ÷ top-k units for it, so Ratio is the time to read all experts of
+// one layer of one token over the time to compute it. With drives, each reads one
+// piece at a time (placement), and the unit follows from the mean time of an expert
+// read alone.
 //
 //	            routing known        all experts here
 //	                 │                      │
 //	── attention ────┤···· exposed stall ···├──── experts ────┐ next layer's attention
-//	drive: ahead     │ demand reads         │ reads ahead ……… │ ……
+//	drives: ahead    │ demand reads         │ reads ahead ……… │ ……
 //
 // Demand reads go before speculative ones, but a read that was started is
-// finished first. After the routing of a layer is known, the forecast of the
-// next Horizon layers replaces all speculative reads that were not started; if
-// the token of a pass is known, they are forecast again when the pass begins.
+// finished first. When a pass begins, and when the routing of a layer is known, the
+// forecast of the next Horizon layers replaces all speculative reads that were not
+// started.
 //
-// The cache is one for all layers. Tokens are decoded one at a time in trace
-// order, whatever their phase was, from an empty cache and an untrained
-// forecast: cold start counts.
+// The cache is one for all layers, counted in experts. Passes are those of package
+// passes: the tokens one by one, in batches or in chunks. A layer that needs more
+// experts than fit has them in waves, each of which computes its share. The cache
+// is empty at first and the forecast untrained: cold start counts.
 //
 // # Who decides
 //
-// Residency and victims are experts.Table, admission and the governor are those
-// of package prefetcher, keep values and forecasts those of package router: the
-// code that the runtime calls. Only time is simulated.
+// Residency and victims are experts.Table; keep values, orders and forecasts those
+// of package router; what is wanted and admitted, and the governor, those of package
+// prefetcher: the code that the runtime calls. Only time is simulated. Package replay
+// tests that the runtime, over a modelled drive, stalls as long.
+//
+// The run "optimum" is a bound, not a policy: it takes the experts of a layer one by
+// one, and one that had its turn may go for the next.
 package sim

@@ -146,6 +146,7 @@ func (e *engine) begin(dr *drive, f *flight, took float64) {
 			return
 		}
 		f.begun, f.opened = true, e.drives.clock
+		e.pace.began(e.drives.clock)
 		e.drives.queued--
 	}
 	if f.demand {
@@ -172,6 +173,7 @@ func (e *engine) openAhead() bool {
 		}
 		f := e.request(item.ID)
 		f.begun, f.opened = true, e.drives.clock
+		e.pace.began(e.drives.clock)
 		for i := range e.drives.list {
 			if f.pieces[i] > 0 {
 				e.drives.list[i].ahead = append(e.drives.list[i].ahead, f)
@@ -209,7 +211,7 @@ func (e *engine) finish(dr *drive) {
 		d.waiting--
 	}
 	e.table.Commit(f.id, pins)
-	e.pace.read(d.clock - f.opened)
+	e.pace.ended(d.clock, d.clock-f.opened)
 	delete(d.flights, f.id)
 	d.spare = append(d.spare, f)
 }

@@ -79,9 +79,9 @@ type engine struct {
 	hits     int64
 	late     int64
 	complete int64
-	reads    int64 // demand reads
-	ahead    int64 // speculative reads
-	thrown   int64 // displaced, as told to the governor
+	reads    int64              // demand reads
+	ahead    int64              // speculative reads
+	told     experts.TableStats // of which the governor knows
 
 	dropped    []prefetcher.Item
 	candidates []prefetcher.Candidate
@@ -250,9 +250,11 @@ func (e *engine) observe(parts []passes.Part, layer int, guess bool) {
 // beginStep counts a layer execution and lets the governor judge.
 func (e *engine) beginStep() {
 	e.table.Step()
-	displaced := e.table.Stats().Displaced
-	e.governor.Displaced(int(displaced - e.thrown))
-	e.thrown = displaced
+	// As in the prefetcher: the governor hears of uses a step later.
+	s := e.table.Stats()
+	e.governor.Useful(int(s.Useful - e.told.Useful))
+	e.governor.Displaced(int(s.Displaced - e.told.Displaced))
+	e.told = s
 	took := e.now - e.stepAt
 	for i := range e.drives.list {
 		e.busy[i] = 0
@@ -262,7 +264,7 @@ func (e *engine) beginStep() {
 		e.drives.list[i].busy = 0
 	}
 	if e.step >= 0 && took > 0 {
-		e.pace.stepped(took)
+		e.pace.stepped(e.now, took)
 	}
 	e.step++
 	e.stepAt = e.now
@@ -280,9 +282,6 @@ func (e *engine) demand(layer int, used []int32) (found int) {
 		case outcome.Resident():
 			found++
 			e.table.Pin(id)
-			if outcome == experts.HitUseful {
-				e.governor.Useful(1)
-			}
 			continue
 		case outcome == experts.FillingLate:
 			e.late++

@@ -83,7 +83,7 @@ func (e *engine) speculate() {
 		}
 	}
 	prefetcher.Sort(list, e.shape)
-	rule := prefetcher.Admission{Step: e.step, Threshold: e.governor.Threshold(), ReadSteps: e.pace.readSteps(e.placement.mean)}
+	rule := prefetcher.Admission{Step: e.step, Threshold: e.governor.Threshold(), ReadSteps: e.pace.readSteps()}
 	// Reads under way are half done on average.
 	begun := len(e.drives.flights) - e.drives.queued
 	rule.Fill(e.queue, list, e.drives.queued+begun/2, nil)

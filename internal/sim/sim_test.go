@@ -52,7 +52,7 @@ func synthetic(t testing.TB, shape layout.Shape, tokens int, seed uint64) *trace
 }
 
 // bruteLRU replays a layer at a time: those of the layer stay, the longest
-// unused go.
+// unused go, of those used at once the one with the highest index.
 func bruteLRU(tr *trace.Trace, capacity int) (hits int) {
 	shape := tr.Header.Shape
 	last := map[layout.ExpertID]int{}
@@ -60,24 +60,18 @@ func bruteLRU(tr *trace.Trace, capacity int) (hits int) {
 	for i := range tr.Len() {
 		for l := range shape.Layers {
 			used, _ := tr.Row(i, l)
-			var misses []layout.ExpertID
+			now++
 			for _, x := range used {
-				id := layout.ExpertID{Layer: int32(l), Index: x}
-				now++
-				if _, ok := last[id]; ok {
+				if _, ok := last[layout.ExpertID{Layer: int32(l), Index: x}]; ok {
 					hits++
-					last[id] = now
-				} else {
-					misses = append(misses, id)
 				}
 			}
-			now += len(used)
-			for k, id := range misses {
-				if len(last) == capacity {
+			for _, x := range used {
+				id := layout.ExpertID{Layer: int32(l), Index: x}
+				if _, ok := last[id]; !ok && len(last) == capacity {
 					evictFirst(last, l, used)
 				}
-				// The order in which the layer named them.
-				last[id] = now - len(used) - len(used) + 1 + slices.Index(used, misses[k].Index)
+				last[id] = now*1000 - int(x)
 			}
 		}
 	}

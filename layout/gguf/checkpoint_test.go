@@ -12,6 +12,7 @@ import (
 
 	"outrider/internal/dequant"
 	"outrider/internal/ggufwrite"
+	"outrider/internal/memfs"
 	"outrider/layout"
 	"outrider/layout/gguf"
 )
@@ -95,7 +96,7 @@ func TestCheckpointStacked(t *testing.T) {
 
 // checkBytes makes sure that expert and resident bytes are all tensor bytes,
 // and that the spans of a tensor cover it without gap or overlap.
-func checkBytes(t *testing.T, fsys *bytesFS, f *gguf.File, cp layout.Checkpoint) {
+func checkBytes(t *testing.T, fsys *memfs.ReadOnly, f *gguf.File, cp layout.Checkpoint) {
 	t.Helper()
 	var all, experts int64
 	for _, ts := range f.Tensors() {
@@ -107,13 +108,13 @@ func checkBytes(t *testing.T, fsys *bytesFS, f *gguf.File, cp layout.Checkpoint)
 			for e := range cp.Shape.Experts {
 				s := et.Span(e)
 				experts += s.Bytes
-				joined = append(joined, fsys.files[cp.Files[s.File].Path][s.Offset:s.Offset+s.Bytes]...)
+				joined = append(joined, fsys.Files[cp.Files[s.File].Path][s.Offset:s.Offset+s.Bytes]...)
 			}
 			src, ok := f.Tensor(et.Source)
 			if !ok {
 				t.Fatalf("source %q is no tensor", et.Source)
 			}
-			if want := fsys.files[cp.Files[src.Shard].Path][src.Offset : src.Offset+src.Bytes]; !bytes.HasPrefix(joined, want) {
+			if want := fsys.Files[cp.Files[src.Shard].Path][src.Offset : src.Offset+src.Bytes]; !bytes.HasPrefix(joined, want) {
 				t.Errorf("%s: the experts' spans are not the tensor's bytes", et.Source)
 			}
 		}
@@ -135,7 +136,7 @@ func TestCheckpointPerExpert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fsys := &bytesFS{files: map[string][]byte{ggufwrite.ShardName("m", 0, 2): shards[0], ggufwrite.ShardName("m", 1, 2): shards[1]}}
+	fsys := &memfs.ReadOnly{Files: map[string][]byte{ggufwrite.ShardName("m", 0, 2): shards[0], ggufwrite.ShardName("m", 1, 2): shards[1]}}
 	f := open(t, fsys, ggufwrite.ShardName("m", 0, 2))
 	cp, err := f.Checkpoint()
 	if err != nil {

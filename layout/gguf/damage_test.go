@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"outrider/internal/ggufwrite"
+	"outrider/internal/memfs"
 	"outrider/layout/gguf"
 )
 
@@ -159,7 +160,7 @@ func TestDamagedFiles(t *testing.T) {
 		{"alignment past the end", withKey("general.alignment", uint32(1<<20)), gguf.ErrTruncated, 90, "padding before the tensor data"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			fsys := &bytesFS{files: map[string][]byte{"m.gguf": c.change(small(t))}}
+			fsys := &memfs.ReadOnly{Files: map[string][]byte{"m.gguf": c.change(small(t))}}
 			_, err := gguf.Open(fsys, "m.gguf")
 			var fe *gguf.FormatError
 			if !errors.Is(err, c.is) || !errors.As(err, &fe) {
@@ -171,7 +172,7 @@ func TestDamagedFiles(t *testing.T) {
 			if !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %q, want it to contain %q", err, c.want)
 			}
-			if n := fsys.open.Load(); n != 0 {
+			if n := fsys.Opens.Load(); n != 0 {
 				t.Errorf("%d files are still open, want 0", n)
 			}
 		})
@@ -182,7 +183,7 @@ func TestDamagedFiles(t *testing.T) {
 func TestCutAnywhere(t *testing.T) {
 	whole := small(t)
 	for n := range whole {
-		_, err := gguf.Open(&bytesFS{files: map[string][]byte{"m.gguf": whole[:n]}}, "m.gguf")
+		_, err := gguf.Open(&memfs.ReadOnly{Files: map[string][]byte{"m.gguf": whole[:n]}}, "m.gguf")
 		if !errors.Is(err, gguf.ErrTruncated) && !(n < 4 && errors.Is(err, gguf.ErrNotGGUF)) {
 			t.Errorf("cut to %d bytes: got %v, want %v", n, err, gguf.ErrTruncated)
 		}
@@ -193,7 +194,7 @@ func TestCutAnywhere(t *testing.T) {
 func TestHeaderLimit(t *testing.T) {
 	b := small(t)
 	b = patch(put32(atKind, 9), put32(atKind+4, 0), put64(atKind+8, 1<<28))(b)
-	_, err := gguf.Open(sparseFS{&bytesFS{files: map[string][]byte{"m.gguf": b}}}, "m.gguf")
+	_, err := gguf.Open(sparseFS{&memfs.ReadOnly{Files: map[string][]byte{"m.gguf": b}}}, "m.gguf")
 	if !errors.Is(err, gguf.ErrDamaged) || !strings.Contains(err.Error(), "beyond the limit of a header") {
 		t.Errorf("got %v, want %v and the limit", err, gguf.ErrDamaged)
 	}

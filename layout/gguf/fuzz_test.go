@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"outrider/internal/memfs"
 	"outrider/layout"
 	"outrider/layout/gguf"
 )
@@ -30,9 +31,9 @@ func FuzzOpen(f *testing.F) {
 	f.Add(shards[0])
 	f.Fuzz(func(t *testing.T, data []byte) {
 		const path = "m-00001-of-00002.gguf"
-		fsys := &bytesFS{files: map[string][]byte{path: data, "m-00002-of-00002.gguf": shards[1]}}
+		fsys := &memfs.ReadOnly{Files: map[string][]byte{path: data, "m-00002-of-00002.gguf": shards[1]}}
 		file, err := gguf.Open(fsys, path)
-		if n := fsys.open.Load(); n != 0 {
+		if n := fsys.Opens.Load(); n != 0 {
 			t.Fatalf("%d files are still open, want 0", n)
 		}
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"outrider/internal/ggufwrite"
+	"outrider/internal/memfs"
 	"outrider/layout"
 	"outrider/layout/gguf"
 )
@@ -58,7 +59,7 @@ func TestOpenSynthetic(t *testing.T) {
 			if align == 0 {
 				step = 32
 			}
-			whole := fsys.files["m.gguf"]
+			whole := fsys.Files["m.gguf"]
 			for i, want := range [][]byte{a, b, c} {
 				ts := f.Tensors()[i]
 				if ts.Bytes != int64(len(want)) || !bytes.Equal(whole[ts.Offset:ts.Offset+ts.Bytes], want) {
@@ -77,7 +78,7 @@ func TestOpenSynthetic(t *testing.T) {
 			if got := f.Shards(); !slices.Equal(got, []layout.CheckpointFile{want}) {
 				t.Errorf("align %d: got shards %v, want %v", align, got, want)
 			}
-			if n := fsys.open.Load(); n != 0 {
+			if n := fsys.Opens.Load(); n != 0 {
 				t.Errorf("%d files are still open, want 0", n)
 			}
 		}
@@ -100,26 +101,26 @@ func TestOpenReadsHeaderOnly(t *testing.T) {
 		t.Error("tokens: got other strings than written")
 	}
 	big, _ := f.Tensor("big")
-	if got, limit := fsys.read.Load(), 2*big.Offset+64<<10; got > limit {
+	if got, limit := fsys.Bytes.Load(), 2*big.Offset+64<<10; got > limit {
 		t.Errorf("got %d bytes read of a header of %d, want at most %d", got, big.Offset, limit)
 	}
 }
 
 func TestOpenErrors(t *testing.T) {
-	if _, err := gguf.Open(&bytesFS{}, "none.gguf"); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "none.gguf") {
+	if _, err := gguf.Open(&memfs.ReadOnly{}, "none.gguf"); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "none.gguf") {
 		t.Errorf("a missing file: got %v, want %v and its name", err, os.ErrNotExist)
 	}
 }
 
 // shortFS claims a size that its files don't have.
-type shortFS struct{ *bytesFS }
+type shortFS struct{ *memfs.ReadOnly }
 
 type shortFile struct{ layout.File }
 
 func (f shortFile) Size() int64 { return f.File.Size() + 10 }
 
 func (f shortFS) Open(name string, m layout.Mode) (layout.File, error) {
-	file, err := f.bytesFS.Open(name, m)
+	file, err := f.ReadOnly.Open(name, m)
 	return shortFile{file}, err
 }
 
@@ -138,15 +139,15 @@ func TestReadFailures(t *testing.T) {
 	if err := f.ReadTensor(gguf.Tensor{Name: "b"}, nil); !errors.Is(err, gguf.ErrNoTensor) {
 		t.Errorf("unknown tensor: got %v, want %v", err, gguf.ErrNoTensor)
 	}
-	fsys.files["m.gguf"] = fsys.files["m.gguf"][:100]
+	fsys.Files["m.gguf"] = fsys.Files["m.gguf"][:100]
 	if err := f.ReadTensor(a, make([]byte, 64)); !errors.Is(err, layout.ErrSourceChanged) {
 		t.Errorf("a file cut after Open: got %v, want %v", err, layout.ErrSourceChanged)
 	}
-	delete(fsys.files, "m.gguf")
+	delete(fsys.Files, "m.gguf")
 	if err := f.ReadTensor(a, make([]byte, 64)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file removed after Open: got %v, want %v", err, os.ErrNotExist)
 	}
-	if n := fsys.open.Load(); n != 0 {
+	if n := fsys.Opens.Load(); n != 0 {
 		t.Errorf("%d files are still open, want 0", n)
 	}
 }

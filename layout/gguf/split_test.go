@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"outrider/internal/ggufwrite"
+	"outrider/internal/memfs"
 	"outrider/layout/gguf"
 )
 
 // splitFS holds six tensors in three shards, the first of them with metadata only.
-func splitFS(t *testing.T) *bytesFS {
+func splitFS(t *testing.T) *memfs.ReadOnly {
 	t.Helper()
 	w := &ggufwrite.Writer{}
 	w.Set("general.architecture", "split")
@@ -24,9 +25,9 @@ func splitFS(t *testing.T) *bytesFS {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fsys := &bytesFS{files: map[string][]byte{}}
+	fsys := &memfs.ReadOnly{Files: map[string][]byte{}}
 	for i, b := range shards {
-		fsys.files["dir-00001-of-00002/"+ggufwrite.ShardName("m", i, len(shards))] = b
+		fsys.Files["dir-00001-of-00002/"+ggufwrite.ShardName("m", i, len(shards))] = b
 	}
 	return fsys
 }
@@ -40,7 +41,7 @@ func TestSplitOpenedByAnyShard(t *testing.T) {
 		var where []int
 		for _, ts := range f.Tensors() {
 			where = append(where, ts.Shard)
-			if got, want := fsys.files[f.Shards()[ts.Shard].Path][ts.Offset], pattern(2, 1)[0]; got != want {
+			if got, want := fsys.Files[f.Shards()[ts.Shard].Path][ts.Offset], pattern(2, 1)[0]; got != want {
 				t.Errorf("first byte of %s: got %d, want %d", ts.Name, got, want)
 			}
 		}
@@ -51,7 +52,7 @@ func TestSplitOpenedByAnyShard(t *testing.T) {
 			t.Errorf("opened by shard %d: got architecture %q, want the first shard's", no, f.Architecture())
 		}
 	}
-	if n := fsys.open.Load(); n != 0 {
+	if n := fsys.Opens.Load(); n != 0 {
 		t.Errorf("%d files are still open, want 0", n)
 	}
 }
@@ -113,8 +114,8 @@ func TestSplitErrors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fsys := splitFS(t)
-			fsys.files = maps.Clone(fsys.files)
-			c.change(fsys.files)
+			fsys.Files = maps.Clone(fsys.Files)
+			c.change(fsys.Files)
 			_, err := gguf.Open(fsys, c.open)
 			if !errors.Is(err, c.is) {
 				t.Fatalf("got %v, want %v", err, c.is)
@@ -124,7 +125,7 @@ func TestSplitErrors(t *testing.T) {
 					t.Errorf("got %q, want it to contain %q", err, w)
 				}
 			}
-			if n := fsys.open.Load(); n != 0 {
+			if n := fsys.Opens.Load(); n != 0 {
 				t.Errorf("%d files are still open, want 0", n)
 			}
 		})
@@ -136,7 +137,7 @@ func TestSplitNameAlone(t *testing.T) {
 	w := &ggufwrite.Writer{}
 	add(w, "a", gguf.I8, 10)
 	fsys := oneFile(t, w)
-	fsys.files["m-00001-of-00009.gguf"] = fsys.files["m.gguf"]
+	fsys.Files["m-00001-of-00009.gguf"] = fsys.Files["m.gguf"]
 	if f := open(t, fsys, "m-00001-of-00009.gguf"); len(f.Shards()) != 1 {
 		t.Errorf("got %d shards, want 1", len(f.Shards()))
 	}

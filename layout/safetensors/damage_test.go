@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"outrider/internal/memfs"
 	"outrider/layout/safetensors"
 )
 
@@ -14,7 +15,7 @@ func TestDamagedFiles(t *testing.T) {
 	length := func(n uint64, rest string) []byte {
 		return append(binary.LittleEndian.AppendUint64(nil, n), rest...)
 	}
-	file := func(header string, data int) []byte { return oneFile(header, data).files["m.safetensors"] }
+	file := func(header string, data int) []byte { return oneFile(header, data).Files["m.safetensors"] }
 	one := func(entry string) []byte { return file(`{"a":`+entry+`}`, 8) }
 	for _, c := range []struct {
 		name string
@@ -69,7 +70,7 @@ func TestDamagedFiles(t *testing.T) {
 		{"deep nesting", one(`{"x":` + strings.Repeat("[", 20000) + `}`), damaged, -2, "no valid JSON"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			fsys := &bytesFS{files: map[string][]byte{"m.safetensors": c.data}}
+			fsys := &memfs.ReadOnly{Files: map[string][]byte{"m.safetensors": c.data}}
 			_, err := safetensors.Open(fsys, "m.safetensors")
 			var fe *safetensors.FormatError
 			if !errors.Is(err, c.is) || !errors.As(err, &fe) {
@@ -81,7 +82,7 @@ func TestDamagedFiles(t *testing.T) {
 			if !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %q, want it to contain %q", err, c.want)
 			}
-			if n := fsys.open.Load(); n != 0 {
+			if n := fsys.Opens.Load(); n != 0 {
 				t.Errorf("%d files are still open, want 0", n)
 			}
 		})
@@ -90,9 +91,9 @@ func TestDamagedFiles(t *testing.T) {
 
 // A file cut anywhere is refused, never read wrongly.
 func TestCutAnywhere(t *testing.T) {
-	whole := oneFile(header, 22).files["m.safetensors"]
+	whole := oneFile(header, 22).Files["m.safetensors"]
 	for n := range whole {
-		_, err := safetensors.Open(&bytesFS{files: map[string][]byte{"m.safetensors": whole[:n]}}, "m.safetensors")
+		_, err := safetensors.Open(&memfs.ReadOnly{Files: map[string][]byte{"m.safetensors": whole[:n]}}, "m.safetensors")
 		if !errors.Is(err, safetensors.ErrTruncated) && !(n < 8 && errors.Is(err, safetensors.ErrNotSafetensors)) {
 			t.Errorf("cut to %d bytes: got %v, want %v", n, err, safetensors.ErrTruncated)
 		}

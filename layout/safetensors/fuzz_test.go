@@ -4,17 +4,18 @@ import (
 	"errors"
 	"testing"
 
+	"outrider/internal/memfs"
 	"outrider/layout/safetensors"
 )
 
 // FuzzOpen: no file may make the reader panic, hang or keep a file open, and
 // whatever it accepts must be consistent.
 func FuzzOpen(f *testing.F) {
-	f.Add(oneFile(header, 22).files["m.safetensors"])
-	f.Add(oneFile(`{"a":{"dtype":"F4","shape":[4],"data_offsets":[0,2]}}`, 2).files["m.safetensors"])
-	f.Add(oneFile(`{}`, 0).files["m.safetensors"])
+	f.Add(oneFile(header, 22).Files["m.safetensors"])
+	f.Add(oneFile(`{"a":{"dtype":"F4","shape":[4],"data_offsets":[0,2]}}`, 2).Files["m.safetensors"])
+	f.Add(oneFile(`{}`, 0).Files["m.safetensors"])
 	f.Fuzz(func(t *testing.T, data []byte) {
-		fsys := &bytesFS{files: map[string][]byte{"m.safetensors": data}}
+		fsys := &memfs.ReadOnly{Files: map[string][]byte{"m.safetensors": data}}
 		file, err := safetensors.Open(fsys, "m.safetensors")
 		if err != nil {
 			var fe *safetensors.FormatError
@@ -33,7 +34,7 @@ func FuzzOpen(f *testing.F) {
 				t.Fatalf("tensors have %d bytes, the file %d", total, len(data))
 			}
 		}
-		if n := fsys.open.Load(); n != 0 {
+		if n := fsys.Opens.Load(); n != 0 {
 			t.Fatalf("%d files are still open, want 0", n)
 		}
 	})

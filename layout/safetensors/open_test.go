@@ -38,7 +38,7 @@ func TestOpen(t *testing.T) {
 	if got := f.Source(); got.Path != "m.safetensors" || got.Size != start+22 || len(got.Header) != 64 {
 		t.Errorf("got source %+v, want m.safetensors, %d bytes and a digest", got, start+22)
 	}
-	if got := fsys.read.Load(); got != start {
+	if got := fsys.Bytes.Load(); got != start {
 		t.Errorf("opening read %d bytes, want only the header's %d", got, start)
 	}
 	for _, ts := range want {
@@ -46,11 +46,11 @@ func TestOpen(t *testing.T) {
 		if err := f.ReadTensor(ts, dst); err != nil {
 			t.Fatal(err)
 		}
-		if whole := fsys.files["m.safetensors"][ts.Offset : ts.Offset+ts.Bytes]; !bytes.Equal(dst, whole) {
+		if whole := fsys.Files["m.safetensors"][ts.Offset : ts.Offset+ts.Bytes]; !bytes.Equal(dst, whole) {
 			t.Errorf("tensor %q reads as %v, want %v", ts.Name, dst, whole)
 		}
 	}
-	if n := fsys.open.Load(); n != 0 {
+	if n := fsys.Opens.Load(); n != 0 {
 		t.Errorf("%d files are still open, want 0", n)
 	}
 }
@@ -71,18 +71,18 @@ func TestReadTensorErrors(t *testing.T) {
 	if err := f.ReadTensor(a, make([]byte, 7)); err == nil || !strings.Contains(err.Error(), "buffer of 7 bytes, want 8") {
 		t.Errorf("got %v, want the buffer's size", err)
 	}
-	fsys.files["m.safetensors"] = append(fsys.files["m.safetensors"], 0)
+	fsys.Files["m.safetensors"] = append(fsys.Files["m.safetensors"], 0)
 	if err := f.ReadTensor(a, make([]byte, 8)); !errors.Is(err, layout.ErrSourceChanged) {
 		t.Errorf("got %v, want %v", err, layout.ErrSourceChanged)
 	}
-	delete(fsys.files, "m.safetensors")
+	delete(fsys.Files, "m.safetensors")
 	if err := f.ReadTensor(a, make([]byte, 8)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v, want %v", err, os.ErrNotExist)
 	}
 	if _, err := safetensors.Open(fsys, "m.safetensors"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v, want %v", err, os.ErrNotExist)
 	}
-	if n := fsys.open.Load(); n != 0 {
+	if n := fsys.Opens.Load(); n != 0 {
 		t.Errorf("%d files are still open, want 0", n)
 	}
 }

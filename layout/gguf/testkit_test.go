@@ -1,0 +1,61 @@
+package gguf_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"outrider/internal/ggufwrite"
+	"outrider/internal/memfs"
+	"outrider/internal/testfiles"
+	"outrider/layout"
+	"outrider/layout/gguf"
+)
+
+// oneFile is a file system with the writer's checkpoint as "m.gguf".
+func oneFile(t testing.TB, w *ggufwrite.Writer) *memfs.ReadOnly {
+	t.Helper()
+	b, err := w.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &memfs.ReadOnly{Files: map[string][]byte{"m.gguf": b}}
+}
+
+func open(t testing.TB, fsys layout.FS, path string) *gguf.File {
+	t.Helper()
+	f, err := gguf.Open(fsys, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// dataFile finds a file of the tinymoe model: in the repository's testdata, or
+// in the shared data beside it. The test is skipped where there is none.
+func dataFile(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(testfiles.Root(t), "testdata", "tinymoe", name)
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	return testfiles.Shared(t, "tinymoe/"+name)
+}
+
+// sparseFS claims 2^50 bytes for each file; beyond its bytes are zeros.
+type sparseFS struct{ *memfs.ReadOnly }
+
+type sparseFile struct{ layout.File }
+
+func (f sparseFS) Open(name string, m layout.Mode) (layout.File, error) {
+	file, err := f.ReadOnly.Open(name, m)
+	return sparseFile{file}, err
+}
+
+func (sparseFile) Size() int64 { return 1 << 50 }
+
+func (f sparseFile) ReadAt(p []byte, off int64) (int, error) {
+	n, _ := f.File.ReadAt(p, off)
+	clear(p[n:])
+	return len(p), nil
+}
