@@ -60,7 +60,7 @@ func (c *buildCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if c.Trace != "" {
-		if options.Order, err = traceOrder(ctx, c.Trace, cp.Shape); err != nil {
+		if options.Order, err = traceOrder(ctx, a, c.Trace, cp.Shape); err != nil {
 			return err
 		}
 	}
@@ -71,7 +71,7 @@ func (c *buildCmd) Run(ctx context.Context, a *app) error {
 	if err := c.announce(a, fsys, plan); err != nil {
 		return err
 	}
-	began, bar := a.now(), a.progress("building", true)
+	began, bar := a.now(), a.progress("building", inBytes)
 	defer bar.finish()
 	report, err := layout.Build(ctx, layout.BuildOptions{
 		FS: fsys, Dir: c.Out, Plan: plan, Checkpoint: &cp, Progress: bar.set, DiscardUnfinished: c.DiscardUnfinished,
@@ -189,7 +189,7 @@ func (s *buildSummary) writeTo(w io.Writer) {
 }
 
 // traceOrder lines up each layer's experts by how often a trace used them together.
-func traceOrder(ctx context.Context, path string, shape layout.Shape) ([][]int32, error) {
+func traceOrder(ctx context.Context, a *app, path string, shape layout.Shape) ([][]int32, error) {
 	in, err := recording{}.open(path)
 	if err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func traceOrder(ctx context.Context, path string, shape layout.Shape) ([][]int32
 	if err != nil {
 		return nil, err
 	}
-	stream := &stoppable{Stream: in, ctx: ctx}
+	stream := a.watch(ctx, in)
 	var activation trace.Activation
 	for {
 		err := stream.Next(&activation)

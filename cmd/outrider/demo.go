@@ -216,7 +216,7 @@ func closeArms(arms []*arm) (err error) {
 // playRounds lets the arms take turns at each text, another one first each
 // time, so that what else the machine does meets all of them.
 func (c *demoCmd) playRounds(ctx context.Context, a *app, dense *refmodel.Model, arms []*arm) error {
-	bar := a.progress("generating", false)
+	bar := a.progress("generating", "texts")
 	defer bar.finish()
 	began := a.now()
 	rounds := c.Rounds + 1

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 )
@@ -16,13 +17,16 @@ const (
 	progressEvery = 5 * time.Second // between lines where there is no terminal
 )
 
+// inBytes is the unit that is shown with prefixes.
+const inBytes = "bytes"
+
 // progress tells on stderr how far something is, once it takes long: a bar on a
 // terminal, a line now and then elsewhere, nothing with --json. Safe for
 // concurrent use.
 type progress struct {
 	out      io.Writer // nil: silent
 	terminal bool
-	bytes    bool
+	unit     string // of what is counted: "tokens", inBytes
 	what     string
 	now      func() time.Time
 	began    time.Time
@@ -33,9 +37,9 @@ type progress struct {
 	most int64
 }
 
-// progress starts to watch something counted in bytes or, if not, in steps.
-func (a *app) progress(what string, bytes bool) *progress {
-	p := &progress{what: what, bytes: bytes, now: a.now, began: a.now()}
+// progress starts to watch something that is counted in a unit.
+func (a *app) progress(what, unit string) *progress {
+	p := &progress{what: what, unit: unit, now: a.now, began: a.now()}
 	if a.json {
 		return p
 	}
@@ -72,7 +76,7 @@ func (p *progress) count(done int64) {
 	defer p.mu.Unlock()
 	if now.Sub(p.last) >= progressEvery {
 		p.last = now
-		fmt.Fprintf(p.out, "%s: %d, %.0f/s\n", p.what, done, float64(done)/spent.Seconds())
+		fmt.Fprintf(p.out, "%s: %s %s, %s/s\n", p.what, humanize.Comma(done), p.unit, rateText(float64(done)/spent.Seconds()))
 	}
 }
 
@@ -99,8 +103,11 @@ func (p *progress) next(now time.Time, done, total int64) (*progressbar.Progress
 
 func (p *progress) line(spent time.Duration, done, total int64) string {
 	text := fmt.Sprintf("%s: %d %%", p.what, done*100/total)
-	if p.bytes {
-		text += fmt.Sprintf(", %s of %s, %s/s", bytesText(done), bytesText(total), bytesText(int64(float64(done)/spent.Seconds())))
+	rate := float64(done) / spent.Seconds()
+	if p.unit == inBytes {
+		text += fmt.Sprintf(", %s of %s, %s/s", bytesText(done), bytesText(total), bytesText(int64(rate)))
+	} else {
+		text += fmt.Sprintf(", %s of %s %s, %s/s", humanize.Comma(done), humanize.Comma(total), p.unit, rateText(rate))
 	}
 	if done > 0 {
 		left := time.Duration(float64(spent) * float64(total-done) / float64(done))
@@ -109,16 +116,28 @@ func (p *progress) line(spent time.Duration, done, total int64) string {
 	return text
 }
 
+func rateText(rate float64) string {
+	if rate >= 100 {
+		return humanize.Comma(int64(rate))
+	}
+	return fmt.Sprintf("%.3g", rate)
+}
+
 func (p *progress) newBar(total int64) *progressbar.ProgressBar {
-	return progressbar.NewOptions64(total,
+	options := []progressbar.Option{
 		progressbar.OptionSetWriter(p.out),
 		progressbar.OptionSetDescription(p.what),
-		progressbar.OptionShowBytes(p.bytes),
+		progressbar.OptionShowBytes(p.unit == inBytes),
 		progressbar.OptionUseIECUnits(true),
 		progressbar.OptionSetPredictTime(true),
-		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionThrottle(100 * time.Millisecond),
 		progressbar.OptionSetWidth(30),
-		progressbar.OptionClearOnFinish())
+		progressbar.OptionClearOnFinish(),
+	}
+	if p.unit != inBytes {
+		options = append(options, progressbar.OptionShowIts(), progressbar.OptionSetItsString(p.unit))
+	}
+	return progressbar.NewOptions64(total, options...)
 }
 
 // finish removes the bar. A call more does nothing.

@@ -48,7 +48,7 @@ func (r recording) tokens(ctx context.Context, a *app, limit int, paths ...strin
 	if err := in.NoOrder(); err != nil {
 		return nil, err
 	}
-	t, err := trace.ReadAll(&stoppable{Stream: in, ctx: ctx}, limit)
+	t, err := trace.ReadAll(a.watch(ctx, in), limit)
 	var torn *trace.TornError
 	switch {
 	case errors.As(err, &torn) && torn.Tokens > 0:
@@ -62,15 +62,24 @@ func (r recording) tokens(ctx context.Context, a *app, limit int, paths ...strin
 	return t, nil
 }
 
-// stoppable is a stream that ends with its context.
-type stoppable struct {
+// watched is a stream that ends with its context and tells how far it is.
+type watched struct {
 	trace.Stream
-	ctx context.Context
+	ctx      context.Context
+	progress *progress
+	tokens   int64
 }
 
-func (s *stoppable) Next(a *trace.Activation) error {
+func (a *app) watch(ctx context.Context, s trace.Stream) *watched {
+	return &watched{Stream: s, ctx: ctx, progress: a.progress("reading", "tokens")}
+}
+
+func (s *watched) Next(a *trace.Activation) error {
 	if s.ctx.Err() != nil {
 		return context.Cause(s.ctx)
+	}
+	if s.tokens++; s.tokens%256 == 0 {
+		s.progress.count(s.tokens)
 	}
 	return s.Stream.Next(a)
 }

@@ -68,7 +68,7 @@ func (c *replayCmd) Run(ctx context.Context, a *app) (err error) {
 	if err != nil {
 		return err
 	}
-	bar := a.progress("replaying", false)
+	bar := a.progress("replaying", "layers")
 	defer bar.finish()
 	b.Progress = bar.set
 	results, err := b.Run(ctx, cells)
@@ -117,7 +117,7 @@ func (c *replayCmd) makeStore(ctx context.Context, a *app, shape layout.Shape) (
 	plan, err := dummystore.Plan(o)
 	if err == nil {
 		a.warn(fmt.Sprintf("no store was named: making one without weights, %s in %s, for this call", bytesText(plan.Bytes()), folder))
-		bar := a.progress("making the store", true)
+		bar := a.progress("making the store", inBytes)
 		o.Progress = bar.set
 		_, err = dummystore.Build(ctx, o)
 		bar.finish()

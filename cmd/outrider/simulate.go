@@ -84,7 +84,7 @@ func (c *simulateCmd) Run(ctx context.Context, a *app) error {
 
 // simulateAll runs the cells, as many at a time as there are processors.
 func simulateAll(ctx context.Context, a *app, t *trace.Trace, cells []cell, results []*sim.Result) error {
-	bar := a.progress("simulating", false)
+	bar := a.progress("simulating", "tokens")
 	defer bar.finish()
 	total := int64(len(cells)) * int64(t.Len())
 	var done atomic.Int64

@@ -71,7 +71,7 @@ func (c *traceConvertCmd) copyTokens(ctx context.Context, a *app, in *importer.I
 	if err != nil {
 		return 0, nil, err
 	}
-	progress := a.progress("converting", false)
+	progress := a.progress("converting", "tokens")
 	n, err = copyTrace(ctx, out, in, c.MaxTokens, progress.count)
 	progress.finish()
 	var failed *sinkError

@@ -81,7 +81,7 @@ func (c *traceInfoCmd) Run(ctx context.Context, a *app) error {
 		s := summariseHistogram(c.Trace, in)
 		return a.print(s, s.writeTo)
 	}
-	stats, damage := trace.Collect(&stoppable{Stream: in, ctx: ctx}, c.MaxTokens)
+	stats, damage := trace.Collect(a.watch(ctx, in), c.MaxTokens)
 	if damage != nil && (stats == nil || stats.Tokens == 0 || ctx.Err() != nil) {
 		return damage
 	}

@@ -57,7 +57,7 @@ func (c *traceSynthCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	bar := a.progress("making", false)
+	bar := a.progress("making", "tokens")
 	n, err := copyTrace(ctx, out, stream, 0, func(n int64) { bar.set(n, int64(c.Tokens)) })
 	bar.finish()
 	if errors.Is(err, io.EOF) {

@@ -112,7 +112,7 @@ func TestProgressLines(t *testing.T) {
 	now := time.Unix(0, 0)
 	var out bytes.Buffer
 	a := &app{stderr: &out, now: func() time.Time { return now }}
-	p := a.progress("building", true)
+	p := a.progress("building", inBytes)
 	step := func(seconds int, done int64) string {
 		now = time.Unix(int64(seconds), 0)
 		out.Reset()
@@ -134,7 +134,7 @@ func TestProgressLines(t *testing.T) {
 	p.finish()
 
 	a.json = true
-	p = a.progress("building", true)
+	p = a.progress("building", inBytes)
 	if got := step(90, 50<<20); got != "" {
 		t.Errorf("with --json: got %q, want nothing", got)
 	}
@@ -143,7 +143,7 @@ func TestProgressLines(t *testing.T) {
 func TestProgressBarOnATerminal(t *testing.T) {
 	now := time.Unix(0, 0)
 	var out bytes.Buffer
-	p := (&app{stderr: &out, now: func() time.Time { return now }}).progress("building", true)
+	p := (&app{stderr: &out, now: func() time.Time { return now }}).progress("building", inBytes)
 	p.terminal = true
 	now = now.Add(3 * time.Second)
 	p.set(50, 100)

@@ -55,7 +55,7 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 		}
 		options.Source = &cp
 	}
-	began, bar := a.now(), a.progress("verifying", true)
+	began, bar := a.now(), a.progress("verifying", inBytes)
 	defer bar.finish()
 	options.Progress = bar.set
 	report, err := layout.Verify(ctx, options)
