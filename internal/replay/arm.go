@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -120,6 +121,20 @@ func (b *Bench) playMmap(ctx context.Context, budget int64) (round Round, err er
 		return round, err
 	}
 	defer func() { err = errors.Join(err, arm.Close()) }()
+	total, err := b.touch(ctx, arm, &round)
+	if err != nil {
+		return round, err
+	}
+	layers := b.Trace.Header.Shape.Layers
+	round.Stall, round.Took = total.Stall, total.Took
+	round.Compute = time.Duration(round.Passes*layers) * b.Layer
+	round.Executions, round.MajorFaults, round.ReadBytes = int64(total.Uses), total.MajorFaults, total.ReadBytes
+	round.Limit, round.ReadAheadBytes = arm.Limit().String(), arm.Conditions().ReadAheadBytes
+	return round, nil
+}
+
+// touch has the mmap arm use what the passes use, pass by pass.
+func (b *Bench) touch(ctx context.Context, arm *mmaparm.Arm, round *Round) (total mmaparm.Result, err error) {
 	schedule := passes.New(b.Trace, b.Passes)
 	shape := schedule.Shape()
 	attention := b.Attention
@@ -128,21 +143,20 @@ func (b *Bench) playMmap(ctx context.Context, budget int64) (round Round, err er
 	}
 	before := time.Duration(float64(b.Layer) * attention)
 	union := passes.NewUnion(shape)
-	var total mmaparm.Result
 	for parts := schedule.Next(); parts != nil; parts = schedule.Next() {
 		uses := make([]mmaparm.Use, shape.Layers)
 		for l := range uses {
 			union.Gather(schedule, parts, l)
-			uses[l] = mmaparm.Use{Layer: l, Experts: append([]int32(nil), union.Experts...), Before: before, After: b.Layer - before}
+			uses[l] = mmaparm.Use{Layer: l, Experts: slices.Clone(union.Experts), Before: before, After: b.Layer - before}
 		}
 		result, err := arm.Play(ctx, uses)
 		if errors.Is(err, mmaparm.ErrOutOfMemory) {
 			round.Failed = err.Error() // a finding, not a reason to end the others
 			b.played(b.executions() - round.Passes*shape.Layers)
-			break
+			return total, nil
 		}
 		if err != nil {
-			return round, err
+			return total, err
 		}
 		total.Add(result)
 		for _, part := range parts {
@@ -151,11 +165,7 @@ func (b *Bench) playMmap(ctx context.Context, budget int64) (round Round, err er
 		round.Passes++
 		b.played(shape.Layers)
 	}
-	round.Stall, round.Took = total.Stall, total.Took
-	round.Compute = time.Duration(round.Passes*shape.Layers) * b.Layer
-	round.Executions, round.MajorFaults, round.ReadBytes = int64(total.Uses), total.MajorFaults, total.ReadBytes
-	round.Limit, round.ReadAheadBytes = arm.Limit().String(), arm.Conditions().ReadAheadBytes
-	return round, nil
+	return total, nil
 }
 
 // notedSource notes which experts are read, in order: the runtime locates each
