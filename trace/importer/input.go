@@ -147,6 +147,13 @@ type place struct {
 	offset int64
 }
 
+func (at place) String() string {
+	if at.line > 0 {
+		return fmt.Sprintf("line %d", at.line)
+	}
+	return fmt.Sprintf("byte %d", at.offset)
+}
+
 // damaged reports what is wrong with a file, and where.
 func (f *file) damaged(at place, format string, args ...any) error {
 	return &trace.CorruptError{Path: f.path, Line: at.line, Offset: at.offset, Reason: fmt.Sprintf(format, args...)}

@@ -189,7 +189,7 @@ func (p *passes) partial(missing int, atEnd bool) error {
 		return nil
 	}
 	if atEnd && p.run.layer < missing {
-		return p.f.damaged(p.run.at, "the file ends inside the pass that begins at line %d: it has no rows of block %d", p.start.line, p.ids[missing])
+		return p.f.damaged(p.run.at, "the file ends inside the pass that begins at %v: it has no rows of block %d", p.start, p.ids[missing])
 	}
 	return p.f.damaged(p.start, "the pass that begins here has no rows of block %d", p.ids[missing])
 }
