@@ -46,6 +46,27 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("layout: %s is damaged at byte %d: %s", e.Path, e.Offset, e.Reason)
 }
 
+// FormatError says which file of a checkpoint is wrong, where, and how. The
+// packages that read checkpoints make it; it unwraps to a sentinel of theirs.
+type FormatError struct {
+	Format string // the package: "gguf"
+	Path   string
+	Offset int64 // in bytes from the start of Path; -1 where no place applies
+	Reason string
+	Err    error
+}
+
+// Error names the file, the kind of fault, the place and the reason.
+func (e *FormatError) Error() string {
+	if e.Offset < 0 {
+		return fmt.Sprintf("%s: %s: %v: %s", e.Format, e.Path, e.Err, e.Reason)
+	}
+	return fmt.Sprintf("%s: %s: %v: at byte %d: %s", e.Format, e.Path, e.Err, e.Offset, e.Reason)
+}
+
+// Unwrap gives the sentinel.
+func (e *FormatError) Unwrap() error { return e.Err }
+
 func corrupt(path string, offset int64, format string, args ...any) error {
 	return &CorruptError{Path: path, Offset: offset, Reason: fmt.Sprintf(format, args...)}
 }

@@ -70,8 +70,7 @@ var inputErrors = []error{
 	layout.ErrNotStore, layout.ErrVersion, layout.ErrExists, layout.ErrUnfinished, layout.ErrSourceChanged,
 	layout.ErrCheckpoint, layout.ErrPlan,
 	checkpoint.ErrUnknown,
-	gguf.ErrNotGGUF, gguf.ErrVersion, gguf.ErrTruncated, gguf.ErrDamaged, gguf.ErrType, gguf.ErrSplit,
-	gguf.ErrMissingShard, gguf.ErrNoExperts, gguf.ErrExperts, gguf.ErrNoTensor,
+	gguf.ErrNoTensor,
 	importer.ErrUnknownForm, importer.ErrNeedShape, importer.ErrLossy, importer.ErrHistogram,
 	trace.ErrNotTrace, trace.ErrVersion, trace.ErrTorn, trace.ErrActivation,
 	router.ErrShape,
@@ -108,7 +107,8 @@ func isInput(err error) bool {
 	}
 	var damagedStore *layout.CorruptError
 	var damagedTrace *trace.CorruptError
-	return errors.As(err, &damagedStore) || errors.As(err, &damagedTrace) || errors.As(err, new(inputError))
+	var checkpoint *layout.FormatError
+	return errors.As(err, &checkpoint) || errors.As(err, &damagedStore) || errors.As(err, &damagedTrace) || errors.As(err, new(inputError))
 }
 
 // message is what a person reads of an error: one line, without the name of the

@@ -38,7 +38,7 @@ type cursor struct {
 func (c *cursor) left() int64 { return c.file.Size() - c.pos }
 
 func (c *cursor) fail(sentinel error, format string, args ...any) error {
-	return &FormatError{Path: c.path, Offset: c.pos, Reason: fmt.Sprintf(format, args...), Err: sentinel}
+	return &FormatError{Format: "gguf", Path: c.path, Offset: c.pos, Reason: fmt.Sprintf(format, args...), Err: sentinel}
 }
 
 // need makes the next n bytes available in head.

@@ -56,7 +56,7 @@ func (c *cursor) tensor(i int) (Tensor, error) {
 		return t, err
 	}
 	if t.Bytes, err = t.Type.Bytes(t.Dims); err != nil {
-		return t, &FormatError{Path: c.path, Offset: at, Reason: fmt.Sprintf("tensor %q", name), Err: err}
+		return t, &FormatError{Format: "gguf", Path: c.path, Offset: at, Reason: fmt.Sprintf("tensor %q", name), Err: err}
 	}
 	if off > uint64(c.file.Size()) {
 		c.pos = at
@@ -131,7 +131,7 @@ func (s *shard) disjoint() error {
 	for i := 1; i < len(order); i++ {
 		a, b := order[i-1], order[i]
 		if a.Offset+a.Bytes > b.Offset {
-			return &FormatError{Path: s.file.Path, Offset: b.Offset, Err: ErrDamaged,
+			return &FormatError{Format: "gguf", Path: s.file.Path, Offset: b.Offset, Err: ErrDamaged,
 				Reason: fmt.Sprintf("tensors %q and %q overlap", a.Name, b.Name)}
 		}
 	}

@@ -2,7 +2,8 @@ package safetensors
 
 import (
 	"errors"
-	"fmt"
+
+	"outrider/layout"
 )
 
 // What can be wrong with a file; test with errors.Is. All but ErrNoTensor
@@ -21,20 +22,4 @@ var (
 
 // FormatError says which file is wrong, where, and how. It unwraps to one of
 // the package's sentinels.
-type FormatError struct {
-	Path   string
-	Offset int64 // in bytes from the start of Path; -1 where no place applies
-	Reason string
-	Err    error
-}
-
-// Error names the file, the kind of fault, the place and the reason.
-func (e *FormatError) Error() string {
-	if e.Offset < 0 {
-		return fmt.Sprintf("safetensors: %s: %v: %s", e.Path, e.Err, e.Reason)
-	}
-	return fmt.Sprintf("safetensors: %s: %v: at byte %d: %s", e.Path, e.Err, e.Offset, e.Reason)
-}
-
-// Unwrap gives the sentinel.
-func (e *FormatError) Unwrap() error { return e.Err }
+type FormatError = layout.FormatError

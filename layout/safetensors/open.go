@@ -128,5 +128,5 @@ func (f *File) read(file io.ReaderAt, p []byte, off int64) error {
 }
 
 func (f *File) wrong(sentinel error, offset int64, format string, args ...any) error {
-	return &FormatError{Path: f.source.Path, Offset: offset, Reason: fmt.Sprintf(format, args...), Err: sentinel}
+	return &FormatError{Format: "safetensors", Path: f.source.Path, Offset: offset, Reason: fmt.Sprintf(format, args...), Err: sentinel}
 }
