@@ -74,6 +74,9 @@ func TestFingerprint(t *testing.T) {
 }
 
 func TestFingerprintShared(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compares 20,881 tokens")
+	}
 	imp := sharedStream(t, Options{Experts: 32}, "raw/gpt-oss-20b-fingerprinting/router_data.jsonl.gz")
 	if h := imp.Header(); h.Ranked != trace.Yes || !h.Weights {
 		t.Errorf("header: got %+v, want ranked rows with weights", h)

@@ -207,6 +207,9 @@ var severalModels = map[string]Options{"counts.json.gz": {Model: "olmoe"}}
 // TestSharedCollection imports every file of the collection beside the repository.
 func TestSharedCollection(t *testing.T) {
 	root := testfiles.Shared(t, "traces")
+	if testing.Short() {
+		t.Skip("reads some 70 files")
+	}
 	files := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasSuffix(path, ".md") || companions[d.Name()] {
