@@ -176,5 +176,12 @@ func (q *Sequence) score(layer int, keep func(*Keeper, int, []float32)) {
 	}
 }
 
-// Reach is how many layers of the sequence lie within so many steps, rounded up.
-func (q *Sequence) Reach(steps float64) int { return int(math.Ceil(steps / q.stride)) }
+// mostReach is the longest horizon that is chosen by itself: nearer forecasts are
+// better ones.
+const mostReach = 8
+
+// Reach is how many layers of the sequence lie within so many steps, rounded up, 8
+// at most: how far to look ahead if a read takes those steps.
+func (q *Sequence) Reach(steps float64) int {
+	return int(min(math.Ceil(steps/q.stride), mostReach))
+}

@@ -208,12 +208,11 @@ func (f *forecaster) handle(e *event, latest bool) {
 	} else {
 		seq.Observe(e.step, e.layer, e.choices)
 	}
-	switch {
-	case latest && f.speculate && e.waves:
+	if latest {
 		seq.LookAhead(f.reach(seq))
-		seq.LookNowhere() // the pass needs all the room there is
-	case latest:
-		seq.LookAhead(f.reach(seq))
+		if e.waves {
+			seq.LookNowhere() // the pass needs all the room there is
+		}
 	}
 }
 
@@ -222,7 +221,7 @@ func (f *forecaster) reach(seq *router.Sequence) int {
 	if f.horizon > 0 {
 		return f.horizon
 	}
-	return min(seq.Reach(float64(f.rt.reads.Reach())), mostHorizon)
+	return seq.Reach(float64(f.rt.reads.Reach()))
 }
 
 // speculateAll asks for what the sequences want that is not behind yet. The

@@ -20,12 +20,8 @@ const (
 	KeepLRU
 )
 
-// Limits of Options.Horizon.
-const (
-	// mostHorizon is the longest horizon that is chosen by itself.
-	mostHorizon = 8
-	maxHorizon  = 64
-)
+// maxHorizon is the longest Options.Horizon.
+const maxHorizon = 64
 
 // Options configure a runtime. The zero value works.
 type Options struct {

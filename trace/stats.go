@@ -184,23 +184,14 @@ func (c *collector) finish() *Stats {
 
 func (c *collector) finishLoads(l int) {
 	layer := &c.stats.Layers[l]
-	var total, most uint64
-	for _, n := range layer.Loads {
-		total += n
-		most = max(most, n)
-	}
-	if total == 0 {
+	load := loadOf(layer.Loads)
+	layer.Entropy, layer.MaxMean = load.Entropy, load.MaxMean
+	if load.Total == 0 {
 		return
 	}
 	for _, n := range layer.Loads {
-		if n == 0 {
-			continue
-		}
-		p := float64(n) / float64(total)
-		layer.Entropy -= p * math.Log2(p)
-		layer.ReuseChance += p * float64(n) / float64(c.stats.Tokens)
+		layer.ReuseChance += float64(n) / load.Total * float64(n) / float64(c.stats.Tokens)
 	}
-	layer.MaxMean = float64(most) * float64(len(layer.Loads)) / float64(total)
 	if c.chance[l] > 0 {
 		layer.Reuse = float64(c.reused[l]) / float64(c.chance[l])
 	}

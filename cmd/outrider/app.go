@@ -39,8 +39,8 @@ func (a *app) write(s string) error {
 	return nil
 }
 
-// warn tells on stderr what a user should know of the input; with --json the
-// result carries it.
+// warn tells on stderr what a user should know of the input; with --json it is
+// silent, and the results of trace info and trace convert carry it.
 func (a *app) warn(sentences ...string) {
 	if a.json {
 		return

@@ -3,10 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"strings"
 
-	"outrider/trace"
 	"outrider/trace/importer"
 )
 
@@ -44,40 +42,14 @@ func summariseHistogram(paths []string, in *importer.Import) *histogramSummary {
 		Unit: h.Unit, Tables: len(h.Tables),
 	}
 	for l := range h.Layers {
-		layer := histogramLayer{Layer: l, Block: l}
+		load := h.Load(l)
+		layer := histogramLayer{Layer: l, Block: l, Total: load.Total, Entropy: load.Entropy, MaxMean: load.MaxMean, Unused: load.Unused}
 		if h.LayerIDs != nil {
 			layer.Block = h.LayerIDs[l]
 		}
-		layer.measure(h, l)
 		s.PerLayer = append(s.PerLayer, layer)
 	}
 	return s
-}
-
-// measure sums the tables of a layer and describes the load.
-func (m *histogramLayer) measure(h *trace.Histogram, layer int) {
-	loads := make([]float64, h.Experts)
-	most := 0.0
-	for _, t := range h.Tables {
-		for x, n := range t.Counts[layer] {
-			loads[x] += n
-		}
-	}
-	for _, n := range loads {
-		m.Total += n
-		most = max(most, n)
-	}
-	for _, n := range loads {
-		if n == 0 {
-			m.Unused++
-			continue
-		}
-		p := n / m.Total
-		m.Entropy -= p * math.Log2(p)
-	}
-	if m.Total > 0 {
-		m.MaxMean = most * float64(h.Experts) / m.Total
-	}
 }
 
 func (s *histogramSummary) writeTo(w io.Writer) {

@@ -60,18 +60,14 @@ func (c *replayCmd) Run(ctx context.Context, a *app) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 		store = made
 	}
-	b, r, err := c.bench(a, store, t)
-	if err != nil {
-		return err
-	}
-	cells, err := c.cells(r)
+	b, r, err := c.bench(store, t)
 	if err != nil {
 		return err
 	}
 	bar := a.progress("replaying", "layers")
 	defer bar.finish()
 	b.Progress = bar.set
-	results, err := b.Run(ctx, cells)
+	results, err := b.Run(ctx, c.cells(r.Store.AllBytes))
 	if err != nil {
 		return err
 	}
@@ -130,7 +126,7 @@ func (c *replayCmd) makeStore(ctx context.Context, a *app, shape layout.Shape) (
 
 // bench opens the store once to see that it fits the trace, and describes what
 // will be compared.
-func (c *replayCmd) bench(a *app, store string, t *trace.Trace) (*replay.Bench, *replayed, error) {
+func (c *replayCmd) bench(store string, t *trace.Trace) (*replay.Bench, *replayed, error) {
 	mode := layout.Direct
 	if c.Buffered {
 		mode = layout.Buffered
@@ -171,14 +167,14 @@ func (c *replayCmd) bench(a *app, store string, t *trace.Trace) (*replay.Bench, 
 }
 
 // cells are all combinations of budgets and runs.
-func (c *replayCmd) cells(r *replayed) ([]replay.Cell, error) {
+func (c *replayCmd) cells(allBytes int64) []replay.Cell {
 	var cells []replay.Cell
 	for _, budget := range c.Budget {
 		for _, run := range c.Runs {
-			cells = append(cells, replay.Cell{Run: run, BudgetBytes: budget.of(r.Store.AllBytes)})
+			cells = append(cells, replay.Cell{Run: run, BudgetBytes: budget.of(allBytes)})
 		}
 	}
-	return cells, nil
+	return cells
 }
 
 // mmapServe is the hidden command that is the mmap arm's process.

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"outrider/experts"
 	"outrider/layout"
 	"outrider/prefetcher"
@@ -80,8 +82,8 @@ func (e *engine) demandFlight(id layout.ExpertID) {
 		dr := &d.list[i]
 		if fresh {
 			dr.demand = append(dr.demand, f)
-		} else if at := index(dr.ahead, f); at >= 0 {
-			dr.ahead = remove(dr.ahead, at)
+		} else if at := slices.Index(dr.ahead, f); at >= 0 {
+			dr.ahead = slices.Delete(dr.ahead, at, at+1)
 			dr.demand = append(dr.demand, f)
 		}
 	}
@@ -125,11 +127,11 @@ func (e *engine) start() {
 			switch {
 			case len(dr.demand) > 0:
 				f := dr.demand[0]
-				dr.demand = remove(dr.demand, 0)
+				dr.demand = slices.Delete(dr.demand, 0, 1)
 				e.begin(dr, f, f.pieces[i])
 			case len(dr.ahead) > 0:
 				f := dr.ahead[0]
-				dr.ahead = remove(dr.ahead, 0)
+				dr.ahead = slices.Delete(dr.ahead, 0, 1)
 				e.begin(dr, f, f.pieces[i])
 			default:
 				opened = e.openAhead() || opened
@@ -158,7 +160,7 @@ func (e *engine) begin(dr *drive, f *flight, took float64) {
 // openAhead begins the next speculative read that is worth its room, and reports
 // whether it did.
 func (e *engine) openAhead() bool {
-	if e.governor.Mode() == prefetcher.SpeculationOff || e.aheadWaiting() {
+	if e.aheadWaiting() {
 		return false
 	}
 	for e.governor.Allow() {
@@ -214,20 +216,4 @@ func (e *engine) finish(dr *drive) {
 	e.pace.ended(d.clock, d.clock-f.opened)
 	delete(d.flights, f.id)
 	d.spare = append(d.spare, f)
-}
-
-func index(list []*flight, f *flight) int {
-	for i, x := range list {
-		if x == f {
-			return i
-		}
-	}
-	return -1
-}
-
-// remove keeps the order and the memory.
-func remove(list []*flight, at int) []*flight {
-	copy(list[at:], list[at+1:])
-	list[len(list)-1] = nil
-	return list[:len(list)-1]
 }

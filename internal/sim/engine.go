@@ -269,7 +269,6 @@ func (e *engine) beginStep() {
 	e.step++
 	e.stepAt = e.now
 	e.governor.Step(e.step, e.busy)
-	e.dropped = e.queue.ClearSpeculative(e.dropped[:0])
 }
 
 // demand asks for experts of a layer: it pins those that are here, asks the

@@ -59,7 +59,7 @@ func (f *forecast) end(p passes.Part) {
 func (e *engine) lookAhead(q *router.Sequence, guess bool) {
 	layers := e.opts.Horizon
 	if layers == 0 {
-		layers = min(q.Reach(float64(e.pace.reach())), mostHorizon)
+		layers = q.Reach(e.pace.reach())
 	}
 	q.LookAhead(layers)
 	if !guess {

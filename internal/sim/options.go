@@ -47,11 +47,8 @@ type Drive struct {
 }
 
 const (
-	// mostHorizon is the longest horizon that is chosen by itself, as in package
-	// runtime.
-	mostHorizon = 8
-	maxDrives   = 64
-	maxBatch    = 1 << 16
+	maxDrives = 64
+	maxBatch  = 1 << 16
 )
 
 func (o Options) withDefaults() Options {

@@ -59,11 +59,11 @@ func (p *pace) stepped(now, took float64) {
 }
 
 // reach is how many steps a read takes, rounded up, at least 1.
-func (p *pace) reach() int {
+func (p *pace) reach() float64 {
 	if p.step <= 0 {
 		return 1
 	}
-	return int(max(math.Ceil(min(p.latency/p.step, mostHorizon)), 1))
+	return max(math.Ceil(p.latency/p.step), 1)
 }
 
 // readSteps is how long the drives are busy with one expert, in steps; 0 while

@@ -10,7 +10,6 @@ import "outrider/layout"
 type placement struct {
 	drives int
 	times  []float64 // by ordinal and drive
-	mean   float64   // of the time of one expert read alone
 }
 
 // leastPiece is the smallest piece that a record is cut into (layout's rule).
@@ -21,11 +20,12 @@ func (p *placement) pieces(ordinal int) []float64 { return p.times[ordinal*p.dri
 // newPlacement lays the experts out. A layer computes for 1 unit of time: what an
 // expert takes alone, times top-k, is ratio of them.
 func newPlacement(shape layout.Shape, o Options) placement {
-	p := placement{drives: max(len(o.Drives), 1), mean: o.Ratio / float64(shape.TopK)}
+	p := placement{drives: max(len(o.Drives), 1)}
+	mean := o.Ratio / float64(shape.TopK) // of the time of one expert read alone
 	p.times = make([]float64, shape.Count()*p.drives)
 	if len(o.Drives) == 0 {
 		for i := range p.times {
-			p.times[i] = p.mean
+			p.times[i] = mean
 		}
 		return p
 	}
@@ -39,7 +39,7 @@ func newPlacement(shape layout.Shape, o Options) placement {
 		alone += p.place(p.pieces(i), loads, o, bandwidth)
 	}
 	// From seconds to layer computes.
-	scale := p.mean / (alone / float64(shape.Count()))
+	scale := mean / (alone / float64(shape.Count()))
 	for i := range p.times {
 		p.times[i] *= scale
 	}
