@@ -34,13 +34,17 @@ type BuildReport struct {
 	DataBytes    int64 // tensor bytes copied
 	PaddingBytes int64
 	IndexBytes   int64
+	// RouterBytes is the size of router.safetensors; 0 where the checkpoint has no
+	// router matrices that can be read (Checkpoint.NoRouters says why).
+	RouterBytes int64
 }
 
 // Build copies the experts of a checkpoint into a new store as planned. It
 // writes beside the target, in Dir + ".building" and, for lanes elsewhere,
 // their path + ".building", reads back and checks every byte that it wrote, and
 // renames at the end. It never replaces a file, and removes all it wrote when
-// it fails or when ctx ends. It uses less than 64 MiB for buffers.
+// it fails or when ctx ends. It uses less than 64 MiB for buffers, or three times
+// the largest router matrix.
 //
 // Errors: ErrExists if the target or a lane is there already; ErrUnfinished if
 // a killed build lies beside it; ErrNoSpace; ErrSourceChanged; ErrCheckpoint;
@@ -180,7 +184,7 @@ func (b *builder) checkSpace() error {
 		devices[known[key]].need += bytes
 		return nil
 	}
-	err := add(filepath.Dir(b.dir), b.table.indexSize()+manifestReserve)
+	err := add(filepath.Dir(b.dir), b.table.indexSize()+manifestReserve+b.routerSpace())
 	for i := 0; i < len(b.lanes) && err == nil; i++ {
 		dir := filepath.Dir(b.dir)
 		if b.lanes[i].target != "" {
@@ -222,6 +226,10 @@ func (b *builder) run(ctx context.Context) (*BuildReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	routers, err := b.writeRouters(ctx, hex.EncodeToString(id[:]))
+	if err != nil {
+		return nil, err
+	}
 	if err := b.writeMeta(id); err != nil {
 		return nil, err
 	}
@@ -233,6 +241,6 @@ func (b *builder) run(ctx context.Context) (*BuildReport, error) {
 	}
 	return &BuildReport{
 		ID: hex.EncodeToString(id[:]), Records: b.table.rows(), DataBytes: b.plan.DataBytes,
-		PaddingBytes: b.plan.PaddingBytes, IndexBytes: b.table.indexSize(),
+		PaddingBytes: b.plan.PaddingBytes, IndexBytes: b.table.indexSize(), RouterBytes: routers,
 	}, nil
 }

@@ -11,6 +11,10 @@ type Checkpoint struct {
 	Files        []CheckpointFile  // shards, in order
 	Layers       []CheckpointLayer // one for each MoE layer, in execution order
 	RestBytes    int64             // tensor bytes that are not routed experts: they stay resident
+	// Routers says where the router matrices lie; nil where there are none that can
+	// be read, and NoRouters says why.
+	Routers   *CheckpointRouters
+	NoRouters string
 }
 
 // CheckpointFile is one shard.

@@ -21,6 +21,11 @@ func (c *Checkpoint) Validate() error {
 			return fmt.Errorf("layout: %w: layer %d: %w", ErrCheckpoint, l, err)
 		}
 	}
+	if c.Routers != nil {
+		if err := c.Routers.validate(c.Shape, c.Files); err != nil {
+			return fmt.Errorf("layout: %w: %w", ErrCheckpoint, err)
+		}
+	}
 	return nil
 }
 

@@ -35,8 +35,8 @@
 // # Format version 1
 //
 // A store is a folder with manifest.json, index.bin, the lanes that lie on its
-// device, and optionally router.safetensors, which is not described here.
-// docs/store-format.md has the same specification with an example. All numbers
+// device, and optionally router.safetensors, the router matrices.
+// docs/store-format.md has the whole specification with an example. All numbers
 // are little-endian, all sums are CRC-32C (Castagnoli, as in iSCSI).
 //
 // index.bin, for L layers, E experts a layer, N lanes, and P projections in the

@@ -42,3 +42,36 @@ func SealIndex(data []byte, m *Manifest) {
 	binary.LittleEndian.PutUint32(data[end:], sum)
 	m.Index = ManifestIndex{Size: int64(len(data)), Sum: hexSum(sum)}
 }
+
+// DecodeRouters decodes the bytes of a router.safetensors of the store.
+func DecodeRouters(data []byte, store string, shape Shape) (*CheckpointRouters, error) {
+	head, err := readRouterHeader(bytesFile{data}, "router.safetensors")
+	if err != nil {
+		return nil, err
+	}
+	return decodeRouterHeader("router.safetensors", head, int64(len(data)-lengthBytes-len(head)), store, shape)
+}
+
+// bytesFile is a file in memory.
+type bytesFile struct{ data []byte }
+
+func (f bytesFile) ReadAt(p []byte, off int64) (int, error) {
+	return bytes.NewReader(f.data).ReadAt(p, off)
+}
+func (f bytesFile) Size() int64       { return int64(len(f.data)) }
+func (f bytesFile) Direct() Alignment { return Alignment{} }
+func (f bytesFile) Close() error      { return nil }
+
+// SealRouters gives changed router header bytes a right length and checksum. The
+// header must still end as it did.
+func SealRouters(head []byte) []byte {
+	at := bytes.LastIndex(head, []byte(routerTail)) - sumDigits
+	if at < 0 {
+		return head
+	}
+	sealed := append(bytes.Clone(head[:at]), hexSum(crc32.Checksum(head[:at], castagnoli))...)
+	return append(sealed, head[at+sumDigits:]...)
+}
+
+// HalfToFloat widens a half-precision number.
+func HalfToFloat(h uint16) float32 { return halfToFloat(h) }

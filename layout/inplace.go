@@ -4,6 +4,7 @@ package layout
 // projection, no copy on disk, no checksums. It is what a store is measured
 // against. Safe for concurrent use.
 type InPlace struct {
+	fsys    FS
 	cp      Checkpoint
 	open    laneSet
 	aligns  []int64
@@ -25,7 +26,7 @@ func OpenInPlace(fsys FS, cp Checkpoint, mode Mode) (*InPlace, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &InPlace{cp: cp}
+	s := &InPlace{fsys: fsys, cp: cp}
 	for i, f := range files {
 		s.open.lanes = append(s.open.lanes, Lane{Path: cp.Files[i].Path, File: f})
 		s.aligns = append(s.aligns, f.Direct().span())

@@ -10,6 +10,7 @@ import (
 // Store is an open store. It is safe for concurrent use; after Close, reads of
 // its lanes fail, while everything else goes on answering.
 type Store struct {
+	fsys     FS
 	dir      string
 	manifest *Manifest
 	table    *table
@@ -54,7 +55,7 @@ func openMeta(fsys FS, dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, manifest: m}
+	s := &Store{fsys: fsys, dir: dir, manifest: m}
 	path = filepath.Join(dir, indexName)
 	t := m.table()
 	data, err = readSmall(fsys, path, t.indexSize())

@@ -31,6 +31,9 @@ type VerifyReport struct {
 	Bytes        int64  // bytes of all lanes
 	PaddingBytes int64
 	Compared     bool // with a checkpoint, byte for byte
+	// RouterBytes is the size of router.safetensors, which was checked too; 0
+	// where the store has none, or it cannot be opened (then it is a finding).
+	RouterBytes int64
 	// Damages are the findings, in no particular order, at most 1000 of them.
 	Damages []Damage
 	// Found counts all findings.
@@ -75,6 +78,10 @@ func verify(ctx context.Context, store *Store, opts VerifyOptions) (*VerifyRepor
 	}
 	var c collector
 	if err := s.all(ctx, workers, func(found []Damage) error { c.add(found); return nil }); err != nil {
+		return nil, fmt.Errorf("layout: verify %s: %w", store.dir, err)
+	}
+	var err error
+	if report.RouterBytes, err = verifyRouters(ctx, store, opts, &c); err != nil {
 		return nil, fmt.Errorf("layout: verify %s: %w", store.dir, err)
 	}
 	report.Damages, report.Found = c.kept, c.found

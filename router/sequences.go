@@ -37,6 +37,8 @@ func NewSequences(shape layout.Shape, p Predictor, k *Keeper, changed func(layer
 type Sequence struct {
 	all     *Sequences
 	history History
+	hinter  Hinter      // history, if it takes hints; else nil
+	hinted  bool        // a hint may be ahead
 	p       [][]float32 // the latest score of each layer
 	layer   int         // that it executed latest in this pass, or beforeFirst
 	last    int64       // step of that
@@ -65,6 +67,7 @@ func (s *Sequences) Open(step int64) *Sequence {
 	for l := range q.p {
 		q.p[l] = make([]float32, s.shape.Experts)
 	}
+	q.hinter, _ = q.history.(Hinter)
 	s.open = append(s.open, q)
 	s.now = max(s.now, step)
 	return q
@@ -107,16 +110,40 @@ func (q *Sequence) Observe(step int64, layer int, choices []Choice) {
 	q.score(layer, (*Keeper).Set)
 }
 
+// Hint tells what is thought of a layer's next execution; see Hinter.Hint. It is
+// looked at by the next LookAhead. A predictor that takes no hints has none.
+func (q *Sequence) Hint(from, layer int, ids []int32, p []float32) {
+	if q.hinter != nil {
+		q.hinter.Hint(from, layer, ids, p)
+		q.hinted = true
+	}
+}
+
 // LookAhead forecasts the layers that the sequence executes next, as many as
-// given but never all of them, and ranks by that.
+// given and those beyond that were hinted, but never all of them, and ranks by
+// that.
 func (q *Sequence) LookAhead(layers int) {
 	s := q.all
 	q.ahead = q.ahead[:0]
-	for d := 1; d <= min(layers, max(s.shape.Layers-1, 1)); d++ {
+	most := max(s.shape.Layers-1, 1)
+	reach := min(layers, most)
+	if q.hinted {
+		reach = most
+	}
+	hinted := false
+	for d := 1; d <= reach; d++ {
 		layer := (q.layer + d) % s.shape.Layers
+		if q.hinted {
+			known := q.hinter.Hinted(layer)
+			hinted = hinted || known
+			if d > layers && !known {
+				continue
+			}
+		}
 		q.score(layer, (*Keeper).SetNext)
 		q.ahead = append(q.ahead, Ahead{Layer: layer, NeededBy: q.at + int64(float64(d)*q.stride)})
 	}
+	q.hinted = hinted
 }
 
 // LookNowhere drops what the sequence looked forward to.

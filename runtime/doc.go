@@ -5,6 +5,7 @@
 //	rt, err := runtime.Open(ctx, "model.outrider", runtime.Options{BudgetBytes: 4 << 30})
 //	s := rt.NewSession()                           // one sequence
 //	s.Step(trace.Decode, []int32{token})           // optional: the token, before layer 0
+//	s.Lookahead(layer, hidden)                     // optional: what the layer's router sees, one token
 //	use, err := s.Use(ctx, layer, choices)         // what the router of a layer chose
 //	for ex, err := range use.Ready(ctx) {          // experts in the order they arrive
 //		up, _ := ex.Projection("up")           // up.Data: valid until ex or use is released
@@ -27,13 +28,22 @@
 // expert's bytes are the same whether they were in memory, read ahead or
 // demanded.
 //
+// # Hints
+//
+// A runner that knows the hidden state knows more of the layers to come than
+// their history tells. Session.Hint passes what it saw of a later router;
+// Session.Lookahead lets the runtime apply the later routers itself, with the
+// matrices of the store. Both are joined with the forecast from history as far as
+// they prove worth it, and neither is needed.
+//
 // # Memory
 //
 // The budget counts every byte of expert memory: resident, leased and being
 // read. A use reserves room for all its experts before it holds any, so two
 // uses never wait for each other. A pass that needs more experts than the
 // budget holds is served in waves: the runner releases each expert when it is
-// computed, and the next is read into its place.
+// computed, and the next is read into its place. Beside the budget, Lookahead
+// loads the router of each layer as it is first needed: experts × width float32.
 //
 // # Concurrency
 //

@@ -10,14 +10,20 @@ import (
 )
 
 // backlog is how many events may wait for the forecaster. A runner that is
-// faster than that loses observations, never time.
-const backlog = 64
+// faster than that loses observations, never time. Hints take at most half of it:
+// what was chosen teaches more than what was thought.
+const (
+	backlog     = 64
+	hintBacklog = backlog / 2
+)
 
 type eventKind uint8
 
 const (
 	eventBegin eventKind = iota
 	eventObserve
+	eventHint
+	eventLookahead
 	eventEnd
 )
 
@@ -28,11 +34,12 @@ type event struct {
 	session int64
 	phase   trace.Phase
 	layer   int
+	from    int   // of a hint: the layer used latest
 	step    int64 // layers executed since the runtime opened
 	waves   bool  // the pass needs more than fits: no room for guesses
 	tokens  []int32
 	ids     []int32
-	weights []float32
+	weights []float32       // of a hint its probabilities, of a look-ahead the hidden state
 	choices []router.Choice // into ids and weights
 }
 
@@ -41,13 +48,15 @@ type event struct {
 // pays for none of it.
 type forecaster struct {
 	rt        *Runtime
-	name      string // of the predictor
+	name      string           // of the predictor
+	predictor router.Predictor // which takes hints
+	look      *lookahead
 	speculate bool
 	horizon   int // 0: by measurement
 
 	// Of the forecaster's goroutine alone.
 	all       *router.Sequences
-	sequences map[int64]*router.Sequence
+	sequences map[int64]*following
 	wanted    []prefetcher.Candidate
 
 	done chan struct{}
@@ -57,14 +66,24 @@ type forecaster struct {
 	queue   []*event
 	spare   []*event
 	dropped int64
+	hints   int64 // hints dropped
+}
+
+// following is one session's sequence.
+type following struct {
+	*router.Sequence
+	waves bool // the pass needs more than fits
 }
 
 func newForecaster(rt *Runtime, predictor router.Predictor, keeper *router.Keeper, o Options) *forecaster {
+	if _, takesHints := predictor.(*router.Hinted); !takesHints {
+		predictor = router.NewHinted(predictor, rt.shape)
+	}
 	return &forecaster{
-		rt: rt, name: predictor.Name(),
+		rt: rt, name: predictor.Name(), predictor: predictor, look: newLookahead(rt.source, o),
 		speculate: !o.NoSpeculation, horizon: o.Horizon,
 		all:       router.NewSequences(rt.shape, predictor, keeper, rt.cache.Invalidate),
-		sequences: make(map[int64]*router.Sequence),
+		sequences: make(map[int64]*following),
 		done:      make(chan struct{}), wake: make(chan struct{}, 1),
 	}
 }
@@ -125,7 +144,13 @@ func (e *event) copyChoices(choices []router.Choice) {
 func (f *forecaster) take(kind eventKind, s *Session) *event {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.queue) >= backlog && kind != eventEnd {
+	switch {
+	case kind == eventHint || kind == eventLookahead:
+		if len(f.queue) >= hintBacklog {
+			f.hints++
+			return nil
+		}
+	case len(f.queue) >= backlog && kind != eventEnd:
 		f.dropped++
 		return nil
 	}
@@ -166,7 +191,7 @@ func (f *forecaster) run(ctx context.Context) {
 			}
 		}
 		for i, e := range batch {
-			f.handle(e, !followed(batch[i+1:], e.session))
+			f.handle(e, batch[i+1:])
 		}
 		f.speculateAll()
 		for _, e := range batch {
@@ -190,7 +215,7 @@ func followed(later []*event, session int64) bool {
 }
 
 // handle learns from one event and, if it is its session's latest, looks ahead.
-func (f *forecaster) handle(e *event, latest bool) {
+func (f *forecaster) handle(e *event, later []*event) {
 	seq := f.sequences[e.session]
 	switch {
 	case e.kind == eventEnd:
@@ -200,20 +225,36 @@ func (f *forecaster) handle(e *event, latest bool) {
 		}
 		return
 	case seq == nil:
-		seq = f.all.Open(e.step)
+		seq = &following{Sequence: f.all.Open(e.step)}
 		f.sequences[e.session] = seq
 	}
-	if e.kind == eventBegin {
+	switch e.kind {
+	case eventBegin:
 		seq.Begin(e.step, e.phase, e.tokens)
-	} else {
+		seq.waves = false
+	case eventObserve:
 		seq.Observe(e.step, e.layer, e.choices)
+		seq.waves = e.waves
+	case eventHint:
+		seq.Hint(e.from, e.layer, e.ids, e.told())
+	case eventLookahead:
+		f.look.ahead(f, seq.Sequence, e, later)
 	}
-	if latest {
-		seq.LookAhead(f.reach(seq))
-		if e.waves {
-			seq.LookNowhere() // the pass needs all the room there is
-		}
+	if followed(later, e.session) {
+		return
 	}
+	seq.LookAhead(f.reach(seq.Sequence))
+	if seq.waves {
+		seq.LookNowhere() // the pass needs all the room there is
+	}
+}
+
+// told are a hint's probabilities, nil if it has none.
+func (e *event) told() []float32 {
+	if len(e.weights) == 0 {
+		return nil
+	}
+	return e.weights
 }
 
 // reach is how many layers ahead the sequence looks.
@@ -241,4 +282,13 @@ func (f *forecaster) lost() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.dropped
+}
+
+func (f *forecaster) lostHints() int64 {
+	if f == nil {
+		return 0
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hints
 }

@@ -46,6 +46,9 @@ type Options struct {
 	// Nearer forecasts are better ones, so a horizon longer than that costs more
 	// than it gains.
 	Horizon int
+	// LookaheadLayers is how many layers ahead Session.Lookahead hints, at most:
+	// never further than speculative reads reach. 0 means 1.
+	LookaheadLayers int
 	// Workers is how many reads run at once; 0 takes the prefetcher's default.
 	Workers int
 	// Buffered reads through the page cache instead of around it.
@@ -75,6 +78,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("runtime: a predictor was given, but it neither ranks what is kept nor may read ahead: leave it out")
 	case o.Horizon < 0 || o.Horizon > maxHorizon:
 		return fmt.Errorf("runtime: horizon is %d layers, want 0 (automatic) to %d", o.Horizon, maxHorizon)
+	case o.LookaheadLayers < 0 || o.LookaheadLayers > maxHorizon:
+		return fmt.Errorf("runtime: look-ahead of %d layers, want 0 (one) to %d", o.LookaheadLayers, maxHorizon)
 	case o.Workers < 0:
 		return fmt.Errorf("runtime: %d workers, want 0 (default) or more", o.Workers)
 	}

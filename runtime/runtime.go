@@ -45,6 +45,7 @@ type Runtime struct {
 	step     atomic.Int64 // layers executed since Open
 	sessions atomic.Int64
 	counters counters
+	hints    hintCounters
 
 	mu     sync.Mutex
 	closed bool
@@ -56,6 +57,17 @@ func (rt *Runtime) Shape() layout.Shape { return rt.shape }
 
 // Model is the model's name as the store or checkpoint has it.
 func (rt *Runtime) Model() string { return rt.model }
+
+// Predictor is what forecasts the router: Options.Predictor or the default, made
+// to take hints; nil if nothing is forecast. router.Save keeps what it has
+// learned, also while the runtime is in use. Given as the Predictor of another
+// runtime over the same model it goes on from there.
+func (rt *Runtime) Predictor() router.Predictor {
+	if rt.forecast == nil {
+		return nil
+	}
+	return rt.forecast.predictor
+}
 
 // Record describes the projections of a layer's experts in the order the layer
 // consumes them. The slice is shared: do not change it.

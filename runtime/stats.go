@@ -23,6 +23,8 @@ type Stats struct {
 	// LostObservations counts router choices that the forecaster was too busy
 	// to learn from. They cost forecast quality, never correctness.
 	LostObservations int64
+	// Hints counts what runners told of layers to come.
+	Hints HintStats
 
 	Memory experts.Stats
 	Reads  prefetcher.Stats
@@ -69,6 +71,7 @@ func (rt *Runtime) Stats() Stats {
 		Complete:         rt.counters.complete.Load(),
 		Stall:            time.Duration(rt.counters.stall.Load()),
 		LostObservations: rt.forecast.lost(),
+		Hints:            rt.hintStats(),
 		Memory:           rt.cache.Stats(),
 		Reads:            rt.reads.Stats(),
 		Lanes:            rt.lanes(),

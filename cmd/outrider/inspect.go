@@ -38,6 +38,7 @@ type inspection struct {
 	Align        int64             `json:"align,omitempty"`
 	PaddingBytes int64             `json:"padding_bytes,omitempty"`
 	Order        string            `json:"order,omitempty"`
+	Routers      *inspectedRouters `json:"routers,omitempty"`
 	Lanes        []inspectedLane   `json:"lanes"`
 	Format       string            `json:"checkpoint_format"`
 	Checkpoint   []inspectedFile   `json:"checkpoint_files,omitempty"`
@@ -85,6 +86,7 @@ func inspect(m *model) *inspection {
 		RestBytes: m.RestBytes, MemoryBytes: m.slotBytes(),
 	}
 	r.FloorBytes, r.CycleBytes = m.floor()
+	r.Routers = inspectRouters(m.Source)
 	r.addRecords(m.Source)
 	for i, lane := range m.Source.Lanes() {
 		direct := lane.File.Direct()
@@ -135,6 +137,9 @@ func (r *inspection) writeTo(w io.Writer) {
 	f.add("all in memory", "%s: what a budget of 100%% is", sizeText(r.MemoryBytes))
 	f.add("least budget", "%s: one layer of one token", sizeText(r.FloorBytes))
 	f.add("token cycle", "%s: all layers of one token; recency caches hold nothing below it", sizeText(r.CycleBytes))
+	if r.Routers != nil {
+		f.add("routers", "%s", r.Routers.text())
+	}
 	if r.Kind == "store" {
 		f.add("alignment", "%d bytes, padding %.2f %%", r.Align, percent(r.PaddingBytes, r.ExpertBytes))
 		f.add("order", "%s", map[string]string{"index": "by index", "given": "by co-activation or as the builder was told"}[r.Order])

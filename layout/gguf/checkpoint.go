@@ -49,6 +49,7 @@ func (f *File) Checkpoint() (layout.Checkpoint, error) {
 		}
 		cp.Layers = append(cp.Layers, layer)
 	}
+	cp.Routers, cp.NoRouters = f.routers(shape)
 	return cp, nil
 }
 

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"outrider/layout"
+)
+
+// inspectedRouters are the router matrices, which look-ahead needs.
+type inspectedRouters struct {
+	Bytes   int64          `json:"bytes"` // in memory, as float32
+	Width   int            `json:"width"`
+	Scoring layout.Scoring `json:"scoring"`
+	Biased  bool           `json:"selection_bias"`
+	Groups  int            `json:"groups,omitempty"`
+	Used    int            `json:"groups_used,omitempty"`
+	Missing string         `json:"missing,omitempty"` // why there are none
+}
+
+func inspectRouters(source layout.Source) *inspectedRouters {
+	from, ok := source.(layout.RouterSource)
+	if !ok {
+		return nil
+	}
+	r, err := from.Routers()
+	switch {
+	case errors.Is(err, layout.ErrNoRouters):
+		_, reason, _ := strings.Cut(err.Error(), layout.ErrNoRouters.Error()+": ")
+		return &inspectedRouters{Missing: reason}
+	case err != nil:
+		return &inspectedRouters{Missing: err.Error()}
+	}
+	return &inspectedRouters{Bytes: r.Bytes(), Width: r.Width, Scoring: r.Scoring, Biased: r.Layers[0].Selection.Type != "",
+		Groups: r.Groups, Used: r.GroupsUsed}
+}
+
+// text is the line of the report.
+func (r *inspectedRouters) text() string {
+	if r.Missing != "" {
+		return "none: " + r.Missing
+	}
+	out := fmt.Sprintf("%s, width %d, %s", sizeText(r.Bytes), r.Width, r.Scoring)
+	if r.Biased {
+		out += ", selection bias"
+	}
+	if r.Groups > 1 {
+		out += fmt.Sprintf(", %d of %d groups", r.Used, r.Groups)
+	}
+	return out + ": look-ahead works"
+}

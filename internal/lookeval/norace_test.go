@@ -1,0 +1,5 @@
+//go:build !race
+
+package lookeval
+
+const raceEnabled = false

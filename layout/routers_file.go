@@ -1,0 +1,217 @@
+package layout
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// router.safetensors: the length of the header, the header, the tensors as F32
+// in the order of the header. The header ends with its own checksum, as the
+// manifest does, and spaces up to a multiple of 8.
+const (
+	routerWord      = "outrider routers"
+	routerVersion   = "1"
+	routerTail      = "\"}}"
+	maxRouterHeader = 8 << 20
+	lengthBytes     = 8
+)
+
+// routerEntry is one tensor of the header.
+type routerEntry struct {
+	DType   string   `json:"dtype"`
+	Shape   []int64  `json:"shape"`
+	Offsets [2]int64 `json:"data_offsets"`
+}
+
+// encodeRouterHeader returns what stands before the tensor data, the length
+// included. sums are those of the tensors, in order.
+func encodeRouterHeader(store string, c *CheckpointRouters, experts int, sums []uint32) ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	var end int64
+	for l := range c.Layers {
+		for _, t := range c.Layers[l].tensors(experts, c.Width) {
+			entry, err := json.Marshal(routerEntry{DType: "F32", Shape: t.shape, Offsets: [2]int64{end, end + 4*t.count}})
+			if err != nil {
+				return nil, fmt.Errorf("layout: encode routers: %w", err)
+			}
+			end += 4 * t.count
+			fmt.Fprintf(&b, "%q:%s,", routerTensorName(l, t.name), entry)
+		}
+	}
+	var all strings.Builder
+	for _, sum := range sums {
+		all.WriteString(hexSum(sum))
+	}
+	fmt.Fprintf(&b, `"__metadata__":{"format":%q,"version":%q,"store":%q,"layers":"%d","experts":"%d","width":"%d","scoring":%q,"groups":"%d","groups_used":"%d","normalised":"%t","scale":%q,"sums":%q,"crc32c":"`,
+		routerWord, routerVersion, store, len(c.Layers), experts, c.Width, c.Scoring, c.Groups, c.GroupsUsed, c.Normalised,
+		strconv.FormatFloat(c.Scale, 'g', -1, 64), all.String())
+	b.WriteString(hexSum(crc32.Checksum(b.Bytes(), castagnoli)))
+	b.WriteString(routerTail)
+	for b.Len()%lengthBytes != 0 {
+		b.WriteByte(' ')
+	}
+	if b.Len() > maxRouterHeader {
+		return nil, fmt.Errorf("layout: %w: the header of the router matrices would have %d bytes, want at most %d", ErrPlan, b.Len(), maxRouterHeader)
+	}
+	return append(binary.LittleEndian.AppendUint64(nil, uint64(b.Len())), b.Bytes()...), nil
+}
+
+func routerTensorName(layer int, name string) string { return fmt.Sprintf("layers.%d.%s", layer, name) }
+
+// openRouters reads the header of a store's router file.
+func openRouters(fsys FS, path string, m *Manifest) (*Routers, error) {
+	f, err := fsys.Open(path, Buffered)
+	if err != nil {
+		return nil, fmt.Errorf("layout: open routers: %w", err)
+	}
+	defer f.Close()
+	head, err := readRouterHeader(f, path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := decodeRouterHeader(path, head, f.Size()-lengthBytes-int64(len(head)), m.ID, m.Shape)
+	if err != nil {
+		return nil, err
+	}
+	return &Routers{CheckpointRouters: *c, experts: m.Shape.Experts, fsys: fsys, files: []CheckpointFile{{Path: path, Size: f.Size()}}}, nil
+}
+
+func readRouterHeader(f File, path string) ([]byte, error) {
+	var length [lengthBytes]byte
+	if f.Size() < lengthBytes {
+		return nil, corrupt(path, 0, "it has %d bytes, fewer than a length takes", f.Size())
+	}
+	if err := readFull(f, length[:], 0); err != nil {
+		return nil, fmt.Errorf("layout: open routers: read %s: %w", path, err)
+	}
+	n := binary.LittleEndian.Uint64(length[:])
+	if n > maxRouterHeader || int64(n) > f.Size()-lengthBytes {
+		return nil, corrupt(path, 0, "the header would have %d bytes, want at most %d", n, min(maxRouterHeader, f.Size()-lengthBytes))
+	}
+	head := make([]byte, n)
+	if err := readFull(f, head, lengthBytes); err != nil {
+		return nil, fmt.Errorf("layout: open routers: read %s: %w", path, err)
+	}
+	return head, nil
+}
+
+// decodeRouterHeader reads the header of a router file whose tensors have so
+// many bytes in all. Offsets become those of the file.
+func decodeRouterHeader(path string, head []byte, data int64, store string, shape Shape) (*CheckpointRouters, error) {
+	var entries map[string]json.RawMessage
+	var meta map[string]string
+	if err := json.Unmarshal(head, &entries); err != nil {
+		return nil, corrupt(path, lengthBytes+jsonOffset(err, 0), "the header is not JSON: %v", err)
+	}
+	if err := json.Unmarshal(entries["__metadata__"], &meta); err != nil || meta["format"] != routerWord {
+		return nil, corrupt(path, lengthBytes, "its format is %.40q, want %q", meta["format"], routerWord)
+	}
+	if meta["version"] != routerVersion {
+		return nil, fmt.Errorf("layout: %s: %w: version is %.20q, this program reads %s", path, ErrVersion, meta["version"], routerVersion)
+	}
+	if err := checkRouterSum(path, head); err != nil {
+		return nil, err
+	}
+	if meta["store"] != store {
+		return nil, corrupt(path, lengthBytes, "it belongs to the store with id %.40q, not to %s", meta["store"], store)
+	}
+	c, sums, err := routerRuleOf(meta, shape)
+	if err != nil {
+		return nil, corrupt(path, lengthBytes, "%v", err)
+	}
+	delete(entries, "__metadata__")
+	if err := c.fromEntries(entries, sums, shape, lengthBytes+int64(len(head)), data); err != nil {
+		return nil, corrupt(path, lengthBytes, "%v", err)
+	}
+	return c, nil
+}
+
+func checkRouterSum(path string, head []byte) error {
+	trimmed := bytes.TrimRight(head, " ")
+	end := len(trimmed) - len(routerTail)
+	if end < sumDigits || string(trimmed[end:]) != routerTail {
+		return corrupt(path, lengthBytes+int64(max(end, 0)), "the end of the header is missing or changed")
+	}
+	at := end - sumDigits
+	if got, want := string(trimmed[at:end]), hexSum(crc32.Checksum(trimmed[:at], castagnoli)); got != want {
+		return corrupt(path, lengthBytes+int64(at), "the header's checksum is %q, its content has %s", got, want)
+	}
+	return nil
+}
+
+// routerRuleOf reads the metadata; sums is the list of checksums in hex.
+func routerRuleOf(meta map[string]string, shape Shape) (c *CheckpointRouters, sums string, err error) {
+	number := func(name string) int {
+		n, e := strconv.Atoi(meta[name])
+		if e != nil && err == nil {
+			err = fmt.Errorf("%s is %.20q, want a number", name, meta[name])
+		}
+		return n
+	}
+	c = &CheckpointRouters{Width: number("width")}
+	c.Groups, c.GroupsUsed, c.Scoring = number("groups"), number("groups_used"), Scoring(meta["scoring"])
+	layers, experts := number("layers"), number("experts")
+	if c.Normalised = meta["normalised"] == "true"; !c.Normalised && meta["normalised"] != "false" && err == nil {
+		err = fmt.Errorf("normalised is %.20q, want true or false", meta["normalised"])
+	}
+	scale, e := strconv.ParseFloat(meta["scale"], 64)
+	if c.Scale = scale; e != nil && err == nil {
+		err = fmt.Errorf("scale is %.20q, want a number", meta["scale"])
+	}
+	if err == nil && (layers != shape.Layers || experts != shape.Experts) {
+		err = fmt.Errorf("it has %d layers x %d experts, the store %d x %d", layers, experts, shape.Layers, shape.Experts)
+	}
+	return c, meta["sums"], err
+}
+
+// fromEntries fills in the tensors, which start at byte start of the file and
+// fill its data.
+func (c *CheckpointRouters) fromEntries(entries map[string]json.RawMessage, sums string, shape Shape, start, data int64) error {
+	if err := c.validateSize(shape); err != nil {
+		return err
+	}
+	c.Layers = make([]CheckpointRouter, shape.Layers)
+	var end int64
+	for l := range c.Layers {
+		r := &c.Layers[l]
+		r.Weight.Type = "F32"
+		if entries[routerTensorName(l, "bias")] != nil {
+			r.Bias.Type = "F32"
+		}
+		if entries[routerTensorName(l, "selection_bias")] != nil {
+			r.Selection.Type = "F32"
+		}
+		for _, t := range r.tensors(shape.Experts, c.Width) {
+			name := routerTensorName(l, t.name)
+			var entry routerEntry
+			if err := json.Unmarshal(entries[name], &entry); err != nil {
+				return fmt.Errorf("tensor %s is missing or no tensor: %v", name, err)
+			}
+			delete(entries, name)
+			if entry.DType != "F32" || !slices.Equal(entry.Shape, t.shape) || entry.Offsets != [2]int64{end, end + 4*t.count} {
+				return fmt.Errorf("tensor %s is %s %v at %v, want F32 %v from byte %d", name, entry.DType, entry.Shape, entry.Offsets, t.shape, end)
+			}
+			if len(sums) < sumDigits {
+				return fmt.Errorf("tensor %s has no checksum", name)
+			}
+			sum, err := strconv.ParseUint(sums[:sumDigits], 16, 32)
+			if err != nil {
+				return fmt.Errorf("tensor %s has checksum %q", name, sums[:sumDigits])
+			}
+			sums = sums[sumDigits:]
+			*t.RouterTensor = RouterTensor{Source: name, Type: "F32", Span: Span{Offset: start + end, Bytes: 4 * t.count}, sum: uint32(sum), summed: true}
+			end += 4 * t.count
+		}
+	}
+	if len(entries) > 0 || len(sums) > 0 || end != data {
+		return fmt.Errorf("%d tensors, %d checksum digits and %d bytes belong to nothing", len(entries), len(sums), data-end)
+	}
+	return c.validate(shape, []CheckpointFile{{Size: start + data}})
+}
