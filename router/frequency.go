@@ -14,8 +14,8 @@ type Frequency struct {
 	shape layout.Shape
 
 	mu   sync.Mutex
-	use  []float32 // by ordinal, passes that used the expert
-	seen []float32 // by layer, passes
+	use  [][]float32 // by layer, passes that used each expert; nil until the layer is seen
+	seen []float32   // by layer, passes
 }
 
 var _ Predictor = (*Frequency)(nil)
@@ -28,7 +28,7 @@ func NewFrequency(shape layout.Shape) (*Frequency, error) {
 	}
 	return &Frequency{
 		shape: shape,
-		use:   make([]float32, shape.Count()),
+		use:   make([][]float32, shape.Layers),
 		seen:  make([]float32, shape.Layers),
 	}, nil
 }
@@ -59,9 +59,11 @@ func (h *frequencyHistory) Observe(layer int, choices []Choice) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.seen[layer]++
-	row := f.use[layer*f.shape.Experts:][:f.shape.Experts]
+	if f.use[layer] == nil {
+		f.use[layer] = make([]float32, f.shape.Experts)
+	}
 	for _, e := range used {
-		row[e]++
+		f.use[layer][e]++
 	}
 }
 
@@ -76,9 +78,32 @@ func (h *frequencyHistory) Score(layer int, dst []float32) {
 	defer f.mu.Unlock()
 	base := float32(f.shape.TopK) / float32(f.shape.Experts)
 	scale := 1 / (f.seen[layer] + 1)
-	for e, u := range f.use[layer*f.shape.Experts:][:len(dst)] {
+	for e := range dst {
+		dst[e] = base * scale
+	}
+	for e, u := range f.use[layer] {
 		dst[e] = (u + base) * scale
 	}
+}
+
+// Shape is the shape of the model that is forecast.
+func (f *Frequency) Shape() layout.Shape { return f.shape }
+
+// VisitState visits the counts.
+func (f *Frequency) VisitState(s *State) {
+	s.Section("counts", &f.mu, func() {
+		s.Revision(1)
+		for l := range f.use {
+			if !s.Has(f.use[l] != nil, 4*f.shape.Experts) {
+				continue
+			}
+			if f.use[l] == nil {
+				f.use[l] = make([]float32, f.shape.Experts)
+			}
+			s.Float(&f.seen[l], 0, maxCount)
+			s.Floats(f.use[l], 0, f.seen[l])
+		}
+	})
 }
 
 // fits reports whether a layer exists and dst has one entry an expert.

@@ -19,13 +19,18 @@ type matrices struct {
 }
 
 func newMatrices(shape layout.Shape, capacity int) matrices {
-	return matrices{
-		shape: shape, capacity: capacity,
-		shares:   make([]float32, shape.Count()*capacity),
-		norms:    make([]float32, shape.Layers*capacity),
-		owners:   make([]uint64, capacity),
-		versions: make([]uint64, capacity),
+	return matrices{shape: shape, capacity: capacity}
+}
+
+// open makes the memory, unless it is there; nothing else may be asked before.
+func (m *matrices) open() {
+	if m.shares != nil {
+		return
 	}
+	m.shares = make([]float32, m.shape.Count()*m.capacity)
+	m.norms = make([]float32, m.shape.Layers*m.capacity)
+	m.owners = make([]uint64, m.capacity)
+	m.versions = make([]uint64, m.capacity)
 }
 
 // expert is the share of one expert in every matrix.

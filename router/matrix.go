@@ -109,6 +109,7 @@ func (m *Matrix) Name() string { return "matrix" }
 func (m *Matrix) NewHistory() History {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.past.open()
 	m.last++
 	return newMatrixHistory(m, m.last)
 }

@@ -9,7 +9,7 @@ import (
 
 // Names lists the predictors that New makes, the default first.
 func Names() []string {
-	return []string{"online", "transition", "matrix", "recency", "frequency"}
+	return []string{"online", "transition", "transition-history", "matrix", "recency", "frequency"}
 }
 
 // New makes a predictor by its name with default options. An unknown name is
@@ -21,6 +21,8 @@ func New(name string, shape layout.Shape) (Predictor, error) {
 		return NewOnline(shape, OnlineOptions{})
 	case "transition":
 		return NewTransition(shape)
+	case "transition-history":
+		return NewHistoryTransition(shape, HistoryTransitionOptions{})
 	case "matrix":
 		return NewMatrix(shape, MatrixOptions{})
 	case "recency":

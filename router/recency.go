@@ -69,3 +69,9 @@ func (h *recencyHistory) Score(layer int, dst []float32) {
 	}
 	copy(dst, h.use[layer*h.shape.Experts:])
 }
+
+// Shape is the shape of the model that is forecast.
+func (r *Recency) Shape() layout.Shape { return r.shape }
+
+// VisitState visits nothing: all there is ends with the sequences.
+func (r *Recency) VisitState(*State) {}

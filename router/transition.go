@@ -21,14 +21,15 @@ var _ Predictor = (*Transition)(nil)
 
 type transitionLayer struct {
 	mu    sync.Mutex
-	use   []float32 // decayed passes that used the expert
+	use   []float32 // decayed passes that used the expert; nil until the layer is seen
 	seen  float32   // decayed passes
 	near  pairs     // from the layer before
 	again pairs     // from the last pass
 }
 
 // NewTransition makes a predictor that has seen nothing. It fails on a shape
-// that is not valid, and with ErrShape on one that is too large. It keeps two matrices of experts × experts float32 a layer.
+// that is not valid, and with ErrShape on one that is too large. It keeps two
+// matrices of experts × experts float32 a layer, made when the layer is first seen.
 func NewTransition(shape layout.Shape) (*Transition, error) {
 	if err := shape.Validate(); err != nil {
 		return nil, fmt.Errorf("router: transition: %w", err)
@@ -36,13 +37,37 @@ func NewTransition(shape layout.Shape) (*Transition, error) {
 	if err := checkPairs("transition", shape); err != nil {
 		return nil, err
 	}
-	t := &Transition{shape: shape, layers: make([]transitionLayer, shape.Layers)}
+	return &Transition{shape: shape, layers: make([]transitionLayer, shape.Layers)}, nil
+}
+
+// openLocked makes a layer's state unless it is there.
+func (y *transitionLayer) openLocked(experts int) {
+	if y.use == nil {
+		y.use = make([]float32, experts)
+		y.near, y.again = newPairs(experts), newPairs(experts)
+	}
+}
+
+// Shape is the shape of the model that is forecast.
+func (t *Transition) Shape() layout.Shape { return t.shape }
+
+// VisitState visits the counts of each layer.
+func (t *Transition) VisitState(s *State) {
+	n := t.shape.Experts
 	for l := range t.layers {
 		y := &t.layers[l]
-		y.use = make([]float32, shape.Experts)
-		y.near, y.again = newPairs(shape.Experts), newPairs(shape.Experts)
+		s.Section(layerPart(l), &y.mu, func() {
+			s.Revision(1)
+			if !s.Has(y.use != nil, 4*n*(2*n+3)) {
+				return
+			}
+			y.openLocked(n)
+			s.Float(&y.seen, 0, maxCount)
+			s.Floats(y.use, 0, y.seen*countSlack)
+			y.near.visit(s)
+			y.again.visit(s)
+		})
 	}
-	return t, nil
 }
 
 // Name is "transition".
@@ -83,6 +108,7 @@ func (h *transitionHistory) Observe(layer int, choices []Choice) {
 	y := &t.layers[layer]
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	y.openLocked(t.shape.Experts)
 	y.again.add(h.sets[layer], used, nil)
 	if h.observed(layer - 1) {
 		y.near.add(h.sets[layer-1], used, nil)
@@ -112,6 +138,7 @@ func (h *transitionHistory) Score(layer int, dst []float32) {
 	y := &t.layers[layer]
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	y.openLocked(t.shape.Experts)
 	counts, from := &y.again, h.sets[layer]
 	if !h.observed(layer) && h.observed(layer-1) {
 		counts, from = &y.near, h.sets[layer-1]

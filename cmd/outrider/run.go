@@ -23,6 +23,7 @@ type runCmd struct {
 	Temperature float64 `help:"Sample at this temperature; 0 takes the likeliest token (${default})." default:"0" placeholder:"T"`
 	TopP        float64 `help:"Sample from the likeliest tokens that reach this sum of probabilities (${default})." default:"1" placeholder:"P"`
 	Seed        uint64  `help:"Makes sampling repeatable (${default})." default:"1" placeholder:"N"`
+	Forecast    string  `help:"Go on from the forecast saved in this file, if it is there, and save there in the end what was learned, also when interrupted." placeholder:"FILE"`
 	TraceOut    string  `help:"Record the routing in this new file: binary, or JSON lines if it ends in .jsonl, either packed if it ends in .gz or .zst." placeholder:"FILE"`
 }
 
@@ -46,6 +47,8 @@ type runSummary struct {
 	Fallback     string  `json:"fallback,omitempty"`
 	Prompt       costs   `json:"prompt"`
 	Decode       costs   `json:"decode"`
+
+	Forecast *forecastSummary `json:"forecast,omitempty"`
 }
 
 // Run generates text.
@@ -67,8 +70,14 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 	if limit := dense.Config.Context; len(prompt) > limit {
 		return errors.Join(inputf("prompt too long: it has %d tokens, the model's context is %d: shorten it", len(prompt), limit), m.Source.Close())
 	}
+	forecast, err := openForecast(c.Forecast, m.Source.Shape())
+	if err != nil {
+		return errors.Join(err, m.Source.Close())
+	}
 	total := m.slotBytes()
-	rt, err := runtime.New(m.Source, c.options(total))
+	options := c.options(total)
+	options.Predictor = forecast.predictor
+	rt, err := runtime.New(m.Source, options)
 	if err != nil {
 		return err
 	}
@@ -76,16 +85,27 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 		runtime: rt, prompt: prompt, tokens: c.Tokens, sampler: sampler, onText: c.reader(a),
 	})
 	stats := rt.Stats()
-	if err := errors.Join(err, rt.Close()); err != nil {
+	err = errors.Join(err, rt.Close())
+	if stats.Tokens > 0 { // also what was learned before a failure is worth keeping
+		err = errors.Join(err, forecast.save(ctx, a, rt.Predictor()))
+	}
+	if err != nil {
 		return err
 	}
+	s := c.summarise(m.Name, out, stats, total)
+	s.Forecast = forecast.summary
+	return a.print(s, s.writeTo)
+}
+
+// summarise gathers the figures; total is what all experts take.
+func (c *runCmd) summarise(model string, out generation, stats runtime.Stats, total int64) *runSummary {
 	s := &runSummary{
-		Model: m.Name, Policy: c.Policy, BudgetBytes: stats.Memory.Budget, BudgetShare: float64(stats.Memory.Budget) / float64(total),
+		Model: model, Policy: c.Policy, BudgetBytes: stats.Memory.Budget, BudgetShare: float64(stats.Memory.Budget) / float64(total),
 		PromptTokens: int(out.prompt.tokens), Text: out.Text, Tokens: out.Tokens, Stop: out.Stop.String(),
 		Prompt: out.prompt.figures(), Decode: out.decode.figures(),
 	}
 	s.Direct, s.Fallback = lanesRead(stats)
-	return a.print(s, s.writeTo)
+	return s
 }
 
 // reader streams the text, prompt first, unless it goes into a JSON object.
@@ -106,6 +126,8 @@ func (c *runCmd) sampler() (refmodel.Sampler, error) {
 	switch {
 	case c.Tokens < 1:
 		return nil, usagef("-n is %d, want 1 token or more", c.Tokens)
+	case c.Forecast != "" && c.Policy == "lru":
+		return nil, usagef("--forecast has no meaning with --policy lru, which forecasts nothing: leave one of them out")
 	case c.Temperature == 0 && c.TopP == 1:
 		return refmodel.Greedy{}, nil
 	case c.TopP == 0:
@@ -177,6 +199,9 @@ func (s *runSummary) writeTo(w io.Writer) {
 		reads += ": " + s.Fallback
 	}
 	f.add("reads", "%s", reads)
+	if s.Forecast != nil {
+		f.add("forecast", "%s", s.Forecast)
+	}
 	f.add("ended", "%s", map[string]string{"length": "as many tokens as asked for", "end": "the model ended the text", "context": "the model's context is full"}[s.Stop])
 	fmt.Fprintln(w)
 	f.writeTo(w)

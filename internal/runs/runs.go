@@ -50,6 +50,7 @@ var bases = []struct {
 	{"decayed", Forecast, "recency"},
 	{"frequency", Forecast, "frequency"},
 	{"transition", Forecast, "transition"},
+	{"transition-history", Forecast, "transition-history"},
 	{"matrix", Forecast, "matrix"},
 	{"online", Forecast, "online"},
 }
@@ -67,7 +68,7 @@ func Names() []string {
 }
 
 // Describe says what the names mean, for help texts.
-const Describe = "lru, lfu, least-stale (SpecMD's order), decayed, frequency, transition, matrix (MoE-Infinity's method), online: " +
+const Describe = "lru, lfu, least-stale (SpecMD's order), decayed, frequency, transition, transition-history, matrix (MoE-Infinity's method), online: " +
 	"what ranks the experts that are kept; each also with +spec, which reads ahead (by its own forecast; after lru, lfu and least-stale by that of online). " +
 	"Bounds: optimum (Belady's, demand only), online+next (the next layer's choice is known)"
 
