@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -25,10 +26,17 @@ var allowed = map[string][]string{
 	"trace/synth":        {"layout", "trace"},
 	"trace/importer":     {"layout", "layout/gguf", "layout/safetensors", "trace", "trace/importer/internal/torchfile"},
 	"router":             {"layout", "trace"},
+	"router/learned":     {"layout", "trace", "router"},
+	trainer:              {"layout", "trace", "router", "router/learned"},
 	"experts":            {"layout"},
 	"prefetcher":         {"layout", "router", "experts"},
 	"runtime":            {"layout", "layout/checkpoint", "trace", "router", "experts", "prefetcher"},
 }
+
+// trainer is not for embedders: it may use the modules of heavy as well.
+const trainer = "router/learned/train"
+
+var heavy = []string{"gorgonia.org/gorgonia", "gorgonia.org/tensor"}
 
 // light lists the modules that the packages above may use: those who embed
 // runtime get these and no others.
@@ -53,13 +61,32 @@ func TestImportsFollowTheTable(t *testing.T) {
 			switch ours, isOurs := strings.CutPrefix(imported, "outrider/"); {
 			case isOurs && ours != pkg && !slices.Contains(rule, ours):
 				t.Errorf("%s imports %s; %s may import of ours only %v", file, imported, pkg, rule)
-			case !isOurs && strings.Contains(imported, ".") && !isLight(imported):
+			case !isOurs && strings.Contains(imported, ".") && !isOf(light, imported) && (pkg != trainer || !isOf(heavy, imported)):
 				t.Errorf("%s imports %s, which embedders of runtime would have to carry", file, imported)
 			}
 		}
 	})
 	if checked < 20 {
 		t.Errorf("checked %d files, want the whole tree: is the table's list of folders right?", checked)
+	}
+}
+
+// TestEmbeddersCarryNoTrainer: what is embedded brings Gorgonia along by no way round.
+func TestEmbeddersCarryNoTrainer(t *testing.T) {
+	for _, pkg := range []string{"outrider/runtime", "outrider/router/learned"} {
+		out, err := exec.Command("go", "list", "-deps", pkg).Output()
+		if err != nil {
+			t.Fatalf("go list -deps %s: %v", pkg, err)
+		}
+		deps := strings.Fields(string(out))
+		if !slices.Contains(deps, "outrider/router") {
+			t.Fatalf("%s: got %d packages without the router, want all it is made of", pkg, len(deps))
+		}
+		for _, dep := range deps {
+			if isOf(heavy, dep) || dep == "outrider/"+trainer {
+				t.Errorf("%s depends on %s, which embedders would have to carry", pkg, dep)
+			}
+		}
 	}
 }
 
@@ -98,8 +125,8 @@ func ruleOf(pkg string) ([]string, bool) {
 	return nil, false
 }
 
-func isLight(imported string) bool {
-	return slices.ContainsFunc(light, func(m string) bool {
+func isOf(modules []string, imported string) bool {
+	return slices.ContainsFunc(modules, func(m string) bool {
 		return imported == m || strings.HasPrefix(imported, m+"/")
 	})
 }
