@@ -46,6 +46,14 @@
 // State is held in flat slices, by phase: in prefill the target is what any token
 // of the pass uses.
 //
+// # Hints
+//
+// Who knows the hidden state can tell more: a Hinter takes what was seen of a
+// layer's next execution before its router ran. NewHinted makes any predictor take
+// hints: it learns, for each layer and distance, how to join what they say with
+// the forecast from history, and forgets them where they are worth nothing. A
+// Guesser makes hints from a hidden state and the routers of later layers.
+//
 // # Ownership and locks
 //
 // Slices that callers hand in are not kept. A Predictor may be used from any

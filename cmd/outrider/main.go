@@ -8,12 +8,14 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
 
 	"outrider/internal/runs"
+	"outrider/router"
 )
 
 // readingProcs are Ps of Go's scheduler beyond one a core. A read holds its P
@@ -45,6 +47,8 @@ type cli struct {
 		Synth   traceSynthCmd   `cmd:"" help:"Make a synthetic trace."`
 		Forms   traceFormsCmd   `cmd:"" help:"List the forms of routing data that are read."`
 	} `cmd:"" help:"Describe, convert and make routing traces."`
+	Evaluate evaluateCmd `cmd:"" help:"Measure forecasts of the router on a trace."`
+	Train    trainCmd    `cmd:"" help:"Train a forecast on traces, to stand on the online one."`
 	Simulate simulateCmd `cmd:"" help:"Replay a trace against caches and forecasts in virtual time."`
 	Replay   replayCmd   `cmd:"" help:"Replay a trace with real reads from a store."`
 	Demo     demoCmd     `cmd:"" help:"Show the whole flow with the model inside this program."`
@@ -59,7 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var c cli
 	helped := false
 	parser, err := kong.New(&c, kong.Name("outrider"), kong.Description(description),
-		kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }), kong.Vars{"runs": runs.Describe},
+		kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }), kong.Vars{"runs": runs.Describe, "predictors": strings.Join(router.Names(), ", ")},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}))
 	if err != nil {
 		fmt.Fprintf(stderr, "outrider: %v\n", err)
