@@ -11,6 +11,7 @@ import (
 func BenchmarkOnline(b *testing.B) {
 	shape := layout.Shape{Layers: 4, Experts: 128, TopK: 8}
 	h, passes := trained(b, shape, 400)
+	own := h.(*onlineHistory)
 	dst := make([]float32, shape.Experts)
 	b.Run("score/near", func(b *testing.B) {
 		h.Begin(trace.Decode, []int32{1})
@@ -19,12 +20,14 @@ func BenchmarkOnline(b *testing.B) {
 		}
 		b.ReportAllocs()
 		for b.Loop() {
+			own.scratch.filled.ok = false // as after any other layer's
 			h.Score(2, dst)
 		}
 	})
 	b.Run("score/keep", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
+			own.scratch.filled.ok = false
 			h.Score(1, dst)
 		}
 	})
@@ -37,6 +40,21 @@ func BenchmarkOnline(b *testing.B) {
 				h.Begin(trace.Decode, passes[n/shape.Layers%len(passes)].tokens)
 			}
 			h.Observe(l, passes[n/shape.Layers%len(passes)].layer(l))
+			n++
+		}
+	})
+	// As in use: a layer's choice is forecast right before it is learned from.
+	b.Run("score and observe", func(b *testing.B) {
+		b.ReportAllocs()
+		n := 0
+		for b.Loop() {
+			l := n % shape.Layers
+			if l == 0 {
+				h.Begin(trace.Decode, passes[n/shape.Layers%len(passes)].tokens)
+			}
+			h.Score(l, dst)
+			h.Observe(l, passes[n/shape.Layers%len(passes)].layer(l))
+			h.Score(l, dst)
 			n++
 		}
 	})

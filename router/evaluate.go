@@ -19,7 +19,6 @@ type EvalOptions struct {
 	// less than there are layers, or BeforePass. It costs a score each.
 	Ahead []int
 
-	Context  context.Context  // ends the replay early; nil: nothing does
 	Progress func(tokens int) // told now and then how many tokens were replayed; nil: nobody
 	Now      func() time.Time // the clock that Cost is measured by; nil: time.Now
 }
@@ -78,7 +77,7 @@ type Cost struct {
 // that is best fresh: it learns from the replay. It fails on a trace without
 // tokens to count, on options out of range (ErrOption), and with the context's
 // error when that ends.
-func Evaluate(p Predictor, t *trace.Trace, o EvalOptions) (*Evaluation, error) {
+func Evaluate(ctx context.Context, p Predictor, t *trace.Trace, o EvalOptions) (*Evaluation, error) {
 	n, err := o.check(t)
 	if err != nil {
 		return nil, fmt.Errorf("router: evaluate: %w", err)
@@ -86,8 +85,11 @@ func Evaluate(p Predictor, t *trace.Trace, o EvalOptions) (*Evaluation, error) {
 	e := newEvaluator(p, t, n, o)
 	for i := range n {
 		if i%64 == 0 {
-			if err := e.pause(i); err != nil {
-				return nil, fmt.Errorf("router: evaluate: %s stopped at token %d: %w", p.Name(), i, err)
+			if o.Progress != nil {
+				o.Progress(i)
+			}
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("router: evaluate: %s stopped at token %d: %w", p.Name(), i, context.Cause(ctx))
 			}
 		}
 		if i < o.Warm {
@@ -150,21 +152,12 @@ func newEvaluator(p Predictor, t *trace.Trace, n int, o EvalOptions) *evaluator 
 	}
 }
 
-// pause tells how far the replay is, and whether it must end.
-func (e *evaluator) pause(done int) error {
-	if e.opts.Progress != nil {
-		e.opts.Progress(done)
-	}
-	if ctx := e.opts.Context; ctx != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
-}
-
-// learn replays a token that does not count.
+// learn replays a token that does not count. It asks for the same forecasts:
+// predictors may learn from what became of them.
 func (e *evaluator) learn(i int) {
 	h := e.replay.Begin(i)
 	for l := range e.shape.Layers {
+		h.Score(l, e.p)
 		h.Observe(l, e.replay.Choice(i, l))
 	}
 }

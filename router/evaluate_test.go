@@ -57,7 +57,7 @@ func TestEvaluateByHand(t *testing.T) {
 	shape := layout.Shape{Layers: 2, Experts: 8, TopK: 2}
 	tr := rows(t, shape, []int32{0, 1, 0, 2}, []int32{2, 3, 3, 4})
 	scores := []float32{0.9, 0.8, 0.6, 0.4, 0.2}
-	e, err := Evaluate(&scripted{rule: func(_, _, layer int, dst []float32) {
+	e, err := Evaluate(t.Context(), &scripted{rule: func(_, _, layer int, dst []float32) {
 		if layer == 1 {
 			copy(dst, scores)
 		}
@@ -130,7 +130,7 @@ func TestEvaluateAhead(t *testing.T) {
 		{"reach of 2 after two layers", p(2, 2), []float64{2. / 3, 1. / 2, 0, 0}},
 		{"before the pass too", p(3, 0), []float64{1, 1, 1, 2. / 3}},
 	} {
-		e, err := Evaluate(c.p, tr, EvalOptions{Ahead: []int{1, 2, 3, BeforePass}})
+		e, err := Evaluate(t.Context(), c.p, tr, EvalOptions{Ahead: []int{1, 2, 3, BeforePass}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +159,7 @@ func TestEvaluateColdStartAndWarm(t *testing.T) {
 			}
 		}}
 	}
-	cold, err := Evaluate(late(), tr, EvalOptions{})
+	cold, err := Evaluate(t.Context(), late(), tr, EvalOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestEvaluateColdStartAndWarm(t *testing.T) {
 		t.Errorf("cold start: got %v and %v in all, want %v and 275/300", cold.ColdStart, cold.Overall.AtK, want)
 	}
 	warm := late()
-	e, err := Evaluate(warm, tr, EvalOptions{Warm: 20, MaxTokens: 50})
+	e, err := Evaluate(t.Context(), warm, tr, EvalOptions{Warm: 20, MaxTokens: 50})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestCalibrationOfOneWhoKnows(t *testing.T) {
 	}
 	tr := rows(t, shape, all...)
 	eval := func(bent float64) Calibration {
-		e, err := Evaluate(&scripted{rule: func(pass, _, _ int, dst []float32) {
+		e, err := Evaluate(t.Context(), &scripted{rule: func(pass, _, _ int, dst []float32) {
 			for i, p := range truth[pass] {
 				dst[i] = float32(math.Pow(float64(p), bent))
 			}
@@ -238,7 +238,7 @@ func TestEvaluateCost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := Evaluate(p, tr, EvalOptions{Now: clock, Warm: 4})
+	e, err := Evaluate(t.Context(), p, tr, EvalOptions{Now: clock, Warm: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestEvaluateInvariants(t *testing.T) {
 	passes := synthetic(small, 300, 4)
 	tr := recorded(small, passes, true)
 	for _, p := range every(t, small, passes) {
-		e, err := Evaluate(p, tr, EvalOptions{Ahead: []int{1, 3, BeforePass}, Warm: 30})
+		e, err := Evaluate(t.Context(), p, tr, EvalOptions{Ahead: []int{1, 3, BeforePass}, Warm: 30})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -280,14 +280,14 @@ func TestEvaluateErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range []EvalOptions{{MaxTokens: -1}, {Warm: -1}, {Warm: 100}, {Ahead: []int{-1}}, {Ahead: []int{1, 4}}} {
-		if _, err := Evaluate(p, tr, o); !errors.Is(err, ErrOption) {
+		if _, err := Evaluate(t.Context(), p, tr, o); !errors.Is(err, ErrOption) {
 			t.Errorf("%+v: got %v, want ErrOption", o, err)
 		}
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("enough")
 	var told []int
-	_, err = Evaluate(p, tr, EvalOptions{Context: ctx, Progress: func(n int) {
+	_, err = Evaluate(ctx, p, tr, EvalOptions{Progress: func(n int) {
 		if told = append(told, n); n > 0 {
 			cancel(stop)
 		}

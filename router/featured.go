@@ -2,7 +2,7 @@ package router
 
 // FeatureVersion changes whenever a feature's meaning or place does, so that
 // what was trained on other features is refused.
-const FeatureVersion = 1
+const FeatureVersion = 2
 
 // Featured is a History that shows what its forecast is made of: those of Online
 // are. A network trained on these features (see package learned) forecasts from
@@ -29,12 +29,6 @@ func (h *onlineHistory) Features(layer int, dst []float32) {
 	}
 	odds := dst[nearColumns*n:]
 	h.Score(layer, odds)
-	for e, p := range odds {
-		odds[e] = logOdds(p)
-	}
-	known := headColumns[headKeep]
-	if !h.observed(layer) {
-		known = headColumns[h.headFor(layer, &h.online.layers[layer].common)]
-	}
-	copy(dst, h.scratch.columns[:known*n])
+	copy(odds, h.scratch.odds)
+	copy(dst, h.scratch.columns[:headColumns[h.scratch.filled.head]*n])
 }

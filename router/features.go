@@ -13,13 +13,17 @@ const (
 	columnLast              // 1 if the last token used the expert
 	columnGate              // its gate weight then, times top-k
 	columnAgainRatio        // evidence of what the last token used in this layer
-	columnAgainBest         //
+	columnLikeRatio         // evidence of the passes that went most like the last one
+	columnLikeBest          //
+	columnLikeFuture        // and of what came after those
 	keepColumns             // so many are known a whole pass ahead
 )
 
 const (
 	columnTokenRatio   = keepColumns + iota // evidence of the tokens of the pass
 	columnTokenBest                         //
+	columnGramRatio                         // evidence of the token and the one before it, together
+	columnGramBest                          //
 	columnOpeningRatio                      // evidence of the first layer's choice as a whole
 	columnOpeningBest                       //
 	farColumns                              // so many are known some layers ahead
@@ -27,15 +31,15 @@ const (
 
 const (
 	columnSkipRatio = farColumns + iota // evidence of each expert two layers before
-	columnSkipBest                      //
 	skipColumns                         // so many are known two layers ahead
 )
 
 const (
 	columnNearRatio = skipColumns + iota // evidence of each expert of the layer before
-	columnNearBest                       //
-	columnSetRatio                       // evidence of the layer before's choice as a whole
-	columnSetBest                        //
+	columnPairRatio                      // evidence of its two strongest experts together, or of the token and the strongest
+	columnPairBest                       //
+	columnPassRatio                      // evidence of the passes that went most like this one so far
+	columnPassBest                       //
 	nearColumns                          // all
 )
 
@@ -55,17 +59,21 @@ var startWeights = [nearColumns]float32{
 	columnLast:         0.1,
 	columnGate:         0.1,
 	columnAgainRatio:   0.25,
-	columnAgainBest:    0.3,
+	columnLikeRatio:    0.2,
+	columnLikeBest:     0.2,
+	columnLikeFuture:   0.2,
 	columnTokenRatio:   0.5,
 	columnTokenBest:    0.5,
+	columnGramRatio:    0.3,
+	columnGramBest:     0.3,
 	columnOpeningRatio: 0.3,
 	columnOpeningBest:  0.3,
 	columnSkipRatio:    0.15,
-	columnSkipBest:     0.2,
 	columnNearRatio:    0.25,
-	columnNearBest:     0.5,
-	columnSetRatio:     0.3,
-	columnSetBest:      0.3,
+	columnPairRatio:    0.3,
+	columnPairBest:     0.3,
+	columnPassRatio:    0.3,
+	columnPassBest:     0.3,
 }
 
 // The heads of the online predictor, by how far ahead they look.

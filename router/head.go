@@ -9,12 +9,16 @@ type head struct {
 	speed  []float32 // AdaGrad: decayed sum of squared gradients a weight
 	bias   []float32 // one an expert
 	ties   [sourceCount][]float32
+	uses   [sourceCount][]uint32 // of each source of ties
 }
 
 const (
-	stepSize  = 0.05   // of AdaGrad
-	biasSize  = 0.02   // step of the bias of an expert
-	tieSize   = 0.03   // step of a tie
+	stepSize  = 0.05  // of AdaGrad
+	biasSize  = 0.02  // step of the bias of an expert
+	tieSize   = 0.1   // step of a source's ties when it is new; it falls with the root of its uses
+	tieLeast  = 0.015 // and to this at least
+	tieUses   = 50    // uses by which the step has fallen to 0.7 of that
+	maxUses   = 1 << 20
 	speedKeep = 0.9995 // decay of AdaGrad's sum a pass, so that weights can still follow a drift
 )
 
@@ -31,13 +35,22 @@ func newHead(start []float32, experts, kinds int) head {
 	}
 	for i := range kinds {
 		h.ties[i] = make([]float32, experts*experts)
+		h.uses[i] = make([]uint32, experts)
 	}
 	return h
 }
 
-// score writes the probability of each expert. columns holds at least one
-// column a weight, each with len(dst) entries.
+// score writes the probability of each expert; see sum.
 func (h *head) score(columns []float32, from *sources, dst []float32) {
+	h.sum(columns, from, dst)
+	for e, z := range dst {
+		dst[e] = sigmoid(z)
+	}
+}
+
+// sum writes the log odds of each expert. columns holds at least one column a
+// weight, each with len(dst) entries; from may be nil where there are no ties.
+func (h *head) sum(columns []float32, from *sources, dst []float32) {
 	n := len(dst)
 	copy(dst, h.bias)
 	for kind, ties := range h.ties {
@@ -59,9 +72,6 @@ func (h *head) score(columns []float32, from *sources, dst []float32) {
 	}
 	for ; k < len(h.weight); k++ {
 		axpy(h.weight[k], columns[k*n:][:n], dst)
-	}
-	for e, z := range dst {
-		dst[e] = sigmoid(z)
 	}
 }
 
@@ -98,9 +108,19 @@ func (h *head) learn(columns []float32, from *sources, miss []float32) {
 		}
 		s := &from[kind]
 		for at, i := range s.experts {
-			axpy(-tieSize*s.weight(at), miss, ties[int(i)*n:][:n])
+			axpy(-h.tieStep(kind, i)*s.weight(at), miss, ties[int(i)*n:][:n])
 		}
 	}
+}
+
+// tieStep is the step of one source's ties, which are learned fast while there is
+// little to forget.
+func (h *head) tieStep(kind int, source int32) float32 {
+	uses := &h.uses[kind][source]
+	if *uses < maxUses {
+		*uses++
+	}
+	return max(tieSize/float32(math.Sqrt(1+float64(*uses)/tieUses)), tieLeast)
 }
 
 // descend takes one AdaGrad step of weight k.

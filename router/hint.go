@@ -240,3 +240,8 @@ func (h *hintedHistory) redeem(layer int, nearest *hint) {
 		}
 	}
 }
+
+// Outlook is the inner predictor's, where it has one.
+func (h *hintedHistory) Outlook(layer int, next, dst []float32) bool {
+	return outlook(h.inner, layer, next, dst)
+}

@@ -8,25 +8,10 @@ import (
 	"outrider/layout"
 )
 
-func TestNextUse(t *testing.T) {
-	nan := float32(math.NaN())
-	for _, c := range []struct {
-		distance, layers int
-		p                float32
-		want             float64
-	}{
-		{3, 10, 0.5, 13},
-		{1, 24, 0.25, 73},
-		{1, 10, 1, 1 + 10*(1/maxUse-1)},
-		{1, 10, 2, 1 + 10*(1/maxUse-1)},
-		{2, 10, 0, 2 + 10*(1/minUse-1)},
-		{2, 10, -1, 2 + 10*(1/minUse-1)},
-		{2, 10, nan, 2 + 10*(1/minUse-1)},
-	} {
-		if got := NextUse(c.distance, c.layers, c.p); math.Abs(got-c.want) > 1e-6*c.want {
-			t.Errorf("NextUse(%d, %d, %v): got %v, want %v", c.distance, c.layers, c.p, got, c.want)
-		}
-	}
+// waits is what Keeper.Expect is for a distance, and an expert that is next used with
+// probability p and at a rate after that.
+func waits(distance, layers, p, rate float64) float64 {
+	return distanceWeight*distance + layers*(1-p)/rate
 }
 
 func TestKeeper(t *testing.T) {
@@ -35,7 +20,7 @@ func TestKeeper(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := k.Expect(2, k.Keys(2)[0]), NextUse(3, 4, 0.5); math.Abs(got-want) > 1e-6 {
+	if got, want := k.Expect(2, k.Keys(2)[0]), waits(3, 4, 0.5, 0.5); math.Abs(got-want) > 1e-6 {
 		t.Errorf("before the first layer: got %v, want %v", got, want)
 	}
 	k.Enter(1)
@@ -55,17 +40,36 @@ func TestKeeper(t *testing.T) {
 		k.Set(2, []float32{0.25, 0.75})
 	}
 	for e, p := range []float32{0.25, 0.75} {
-		if got, want := k.Expect(2, k.Keys(2)[e]), NextUse(1, 4, p); math.Abs(got-want) > 1e-3 {
+		if got, want := k.Expect(2, k.Keys(2)[e]), waits(1, 4, float64(p), float64(p)); math.Abs(got-want) > 1e-3 {
 			t.Errorf("steady p %v: got %v, want %v", p, got, want)
 		}
 	}
 	k.SetNext(2, []float32{0.9, 0})
-	if got, want := k.Expect(2, k.Keys(2)[0]), 1+4*0.1/0.25; math.Abs(got-want) > 1e-3 {
+	if got, want := k.Expect(2, k.Keys(2)[0]), waits(1, 4, 0.9, 0.25); math.Abs(got-want) > 1e-3 {
 		t.Errorf("next 0.9 at rate 0.25: got %v, want %v", got, want)
 	}
 	// Not in the next execution, but 0.75 in those after: later than now, not never.
-	if got, want := k.Expect(2, k.Keys(2)[1]), 1+4/0.75; math.Abs(got-want) > 1e-3 {
+	if got, want := k.Expect(2, k.Keys(2)[1]), waits(1, 4, 0, 0.75); math.Abs(got-want) > 1e-3 {
 		t.Errorf("next 0 at rate 0.75: got %v, want %v", got, want)
+	}
+}
+
+// TestKeeperOutlook: an outlook of the discount to the n is a use n passes after the
+// layer's next execution.
+func TestKeeperOutlook(t *testing.T) {
+	k, err := NewKeeper(layout.Shape{Layers: 4, Experts: 4, TopK: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Enter(1)
+	k.SetOutlook(2, []float32{1, OutlookDiscount, OutlookDiscount * OutlookDiscount, float32(math.NaN())})
+	for e, passes := range []float64{0, 1, 2} {
+		if got, want := k.Expect(2, k.Keys(2)[e]), distanceWeight*1+4*passes; math.Abs(got-want) > 0.01 {
+			t.Errorf("%v passes later: got %v, want %v", passes, got, want)
+		}
+	}
+	if got := k.Keys(2)[3]; !(got > k.Keys(2)[2]) || math.IsInf(got, 0) {
+		t.Errorf("no number: got key %v, want one that goes first", got)
 	}
 }
 

@@ -14,7 +14,7 @@ func evaluate(t *testing.T, name string, tr *trace.Trace) *Evaluation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := Evaluate(p, tr, EvalOptions{})
+	e, err := Evaluate(t.Context(), p, tr, EvalOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,10 +132,10 @@ func TestEvaluateEmpty(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Evaluate(p, recorded(small, nil, false), EvalOptions{}); err == nil {
+	if _, err := Evaluate(t.Context(), p, recorded(small, nil, false), EvalOptions{}); err == nil {
 		t.Error("empty trace: got no error, want one")
 	}
-	e, err := Evaluate(p, recorded(small, synthetic(small, 20, 1), false), EvalOptions{MaxTokens: 5})
+	e, err := Evaluate(t.Context(), p, recorded(small, synthetic(small, 20, 1), false), EvalOptions{MaxTokens: 5})
 	if err != nil || e.Tokens != 5 {
 		t.Errorf("five tokens: got %+v, %v, want 5 tokens", e, err)
 	}

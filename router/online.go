@@ -100,17 +100,23 @@ type commonState struct {
 	use    []float32   // decayed uses by tokens; nil until the layer is seen
 	seen   float32     // decayed tokens
 	tokens *tokenTable // by token id; nil until a runner tells one
+	grams  *tokenTable // by token id and the one before it
 }
 
 // phaseState is learned for each phase by itself: in prefill the target is
 // what any token of the pass uses.
 type phaseState struct {
+	version int       // passes observed
 	use     []float32 // decayed passes that used the expert
 	seen    float32   // decayed passes
+	long    longRun
 	follow  [sourceCount]pairs
 	opening *tokenTable // by the choice of layer 0 as a whole
-	set     *tokenTable // by the choice of the layer before as a whole
+	pair    *tokenTable // by what pairKey joins
+	again   *precedents // by the last pass: what the next one used
+	passes  *precedents // by this pass so far
 	heads   [headCount]head
+	outlook head // see Outlook
 }
 
 const (
@@ -124,14 +130,17 @@ const useDecay = 0.9995
 
 func (o *Online) newPhase(layer int) *phaseState {
 	n := o.shape.Experts
-	s := &phaseState{use: make([]float32, n)}
+	s := &phaseState{use: make([]float32, n), long: newLongRun(n)}
 	for i := range s.follow {
 		s.follow[i] = newEvidencePairs(n)
 	}
 	if layer > 0 {
 		s.opening = newTokenTable(o.opts.TokenSlots, o.opts.TokenWidth)
-		s.set = newTokenTable(o.opts.TokenSlots, o.opts.TokenWidth)
+		s.pair = newTokenTable(o.opts.TokenSlots, o.opts.TokenWidth)
+		s.passes = newPrecedents(n, precedentWidth(o.shape.TopK, n))
 	}
+	s.again = newPrecedents(n, precedentWidth(o.shape.TopK, n))
+	s.outlook = newHead(startOutlook[:], n, 0)
 	kinds := [headCount]int{headKeep: sourceAgain + 1, headFar: 0, headSkip: sourceSkip + 1, headNear: sourceNear + 1}
 	for i := range s.heads {
 		if n > o.opts.MaxTies {
@@ -140,6 +149,23 @@ func (o *Online) newPhase(layer int) *phaseState {
 		s.heads[i] = newHead(startWeights[:headColumns[i]], n, kinds[i])
 	}
 	return s
+}
+
+// longEvery is how often the long-run frequency is taken anew from the counts, in
+// passes, once it is known well: it moves slowly by then.
+const longEvery = 8
+
+// takeLong brings the long-run frequency up to date.
+func (s *phaseState) takeLong(base float32) {
+	if s.version == s.long.version && s.long.known || s.version > wellKnown && s.version%longEvery != 0 && s.long.known {
+		return
+	}
+	s.long.version, s.long.known = s.version, true
+	scale := 1 / (s.seen + seqPrior)
+	for e, u := range s.use {
+		s.long.p[e] = (u + seqPrior*base) * scale
+	}
+	s.long.derive()
 }
 
 // stateLocked returns a layer's shared state, made if need be. The layer's mutex is held.

@@ -6,7 +6,7 @@ import "slices"
 func (h *onlineHistory) countShared(layer int, choices []Choice, common *commonState, state *phaseState) {
 	s := &h.scratch
 	for kind := range s.sources {
-		state.follow[kind].add(s.sources[kind].experts, s.union, &s.long)
+		state.follow[kind].add(s.sources[kind].experts, s.union, &state.long)
 	}
 	h.capUnion()
 	if layer > 0 {
@@ -14,9 +14,10 @@ func (h *onlineHistory) countShared(layer int, choices []Choice, common *commonS
 			state.opening.add(h.opening, s.union)
 		}
 		if h.observed(layer - 1) {
-			state.set.add(h.layers[layer-1].digest, s.union)
+			h.countPass(layer, state)
 		}
 	}
+	h.countAgain(layer, state)
 	h.countTokens(choices, common)
 	state.seen = state.seen*useDecay + 1
 	for e, u := range s.used {
@@ -25,6 +26,24 @@ func (h *onlineHistory) countShared(layer int, choices []Choice, common *commonS
 	common.seen = common.seen*useDecay + float32(len(choices))
 	for e, n := range s.tally {
 		common.use[e] = common.use[e]*useDecay + float32(n)
+	}
+}
+
+// countPass adds what this pass used after what it used in the layer before.
+func (h *onlineHistory) countPass(layer int, state *phaseState) {
+	s := &h.scratch
+	if key := h.pairKey(layer); key >= 0 {
+		state.pair.add(key, s.union)
+	}
+	setting := h.passSetting(layer)
+	state.passes.add(&setting, s.union, 0)
+}
+
+// countAgain adds what this pass used after what the last one did.
+func (h *onlineHistory) countAgain(layer int, state *phaseState) {
+	t := &h.layers[layer]
+	if t.pass > 0 {
+		t.recalled[h.phase] = state.again.add(&t.setting, h.scratch.union, t.recalled[h.phase])
 	}
 }
 
@@ -37,6 +56,10 @@ func (h *onlineHistory) countTokens(choices []Choice, common *commonState) {
 	}
 	if common.tokens == nil {
 		common.tokens = newTokenTable(h.online.opts.TokenSlots, h.online.opts.TokenWidth)
+		common.grams = newTokenTable(h.online.opts.TokenSlots, h.online.opts.TokenWidth)
+	}
+	if key := h.gramKey(); key >= 0 {
+		common.grams.add(key, h.scratch.union)
 	}
 	for i, c := range choices {
 		if h.tokens[i] >= 0 && h.allKnown(c.Experts) {
@@ -80,17 +103,29 @@ func (h *onlineHistory) countOwn(layer int, choices []Choice, common *commonStat
 	}
 	h.countGates(t, choices)
 	t.set = append(t.set[:0], s.union...)
+	t.sets[roleThird] = append(t.sets[roleThird][:0], t.last...)
 	t.last = t.last[:0]
 	for _, e := range choices[len(choices)-1].Experts {
 		if h.known(e) && len(t.last) < maxSources {
 			t.last = append(t.last, e)
 		}
 	}
+	h.remember(layer)
 	t.digest = digest(t.set)
 	t.pass = h.pass
 	if layer == 0 {
 		h.opening = t.digest
 	}
+}
+
+// remember makes the setting of the layer's next pass: what its last token used, what
+// that used in the layer before, and what the token before it used here.
+func (h *onlineHistory) remember(layer int) {
+	t := &h.layers[layer]
+	before := &h.layers[(layer+len(h.layers)-1)%len(h.layers)]
+	t.sets[roleFirst] = append(t.sets[roleFirst][:0], t.last...)
+	t.sets[roleSecond] = append(t.sets[roleSecond][:0], before.last...)
+	t.setting = setting{sets: t.sets, token: h.token()}
 }
 
 // decay moves a decayed use on by the tokens of a pass.

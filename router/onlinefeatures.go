@@ -14,18 +14,16 @@ func (h *onlineHistory) column(k int) []float32 {
 func (h *onlineHistory) keepFeatures(layer int, common *commonState, state *phaseState) {
 	s, t := &h.scratch, &h.layers[layer]
 	base := float32(h.online.shape.TopK) / float32(h.online.shape.Experts)
-	one, longRun := h.column(columnOne), h.column(columnLongRun)
-	scale := 1 / (state.seen + seqPrior)
-	for e, u := range state.use {
-		p := (u + seqPrior*base) * scale
-		s.long.p[e], s.long.inverse[e], s.long.log[e] = p, 1/p, fastLog(p)
+	state.takeLong(base)
+	one := h.column(columnOne)
+	for e := range one {
 		one[e] = 1
-		longRun[e] = logOdds(p)
 	}
+	copy(h.column(columnLongRun), state.long.odds)
 	sequence := h.column(columnSequence)
-	scale = 1 / (t.seen + seqPrior)
+	scale := 1 / (t.seen + seqPrior)
 	for e, c := range t.count {
-		sequence[e] = logOdds((c + seqPrior*s.long.p[e]) * scale)
+		sequence[e] = logOdds((c + seqPrior*state.long.p[e]) * scale)
 	}
 	for i := range t.fast {
 		if t.pass == 0 {
@@ -42,7 +40,8 @@ func (h *onlineHistory) keepFeatures(layer int, common *commonState, state *phas
 	copy(h.column(columnGate), t.gates)
 	s.sources[sourceAgain] = source{experts: t.last, gates: t.knownGates()}
 	s.sources[sourceSkip], s.sources[sourceNear] = source{}, source{}
-	state.follow[sourceAgain].evidence(&s.sources[sourceAgain], &s.long, h.column(columnAgainRatio), h.column(columnAgainBest))
+	state.follow[sourceAgain].evidence(&s.sources[sourceAgain], &state.long, h.column(columnAgainRatio))
+	state.again.evidence(&t.setting, h.online.shape.TopK, &state.long, h.column(columnLikeRatio), h.column(columnLikeBest), h.column(columnLikeFuture))
 }
 
 // frequency writes how often tokens use each expert.
@@ -59,15 +58,17 @@ func (h *onlineHistory) passFeatures(layer, head int, common *commonState, state
 	if head == headKeep {
 		return
 	}
-	s := &h.scratch
-	h.tokenFeatures(common)
-	state.opening.evidence(h.opening, &s.long, h.column(columnOpeningRatio), h.column(columnOpeningBest))
+	h.tokenFeatures(common, state)
+	common.grams.evidence(h.gramKey(), &state.long, h.column(columnGramRatio), h.column(columnGramBest))
+	state.opening.evidence(h.opening, &state.long, h.column(columnOpeningRatio), h.column(columnOpeningBest))
 	if head >= headSkip {
 		h.layerFeatures(layer-2, sourceSkip, state)
 	}
 	if head >= headNear {
 		h.layerFeatures(layer-1, sourceNear, state)
-		state.set.evidence(h.layers[layer-1].digest, &s.long, h.column(columnSetRatio), h.column(columnSetBest))
+		state.pair.evidence(h.pairKey(layer), &state.long, h.column(columnPairRatio), h.column(columnPairBest))
+		setting := h.passSetting(layer)
+		state.passes.evidence(&setting, h.online.shape.TopK, &state.long, h.column(columnPassRatio), h.column(columnPassBest), nil)
 	}
 }
 
@@ -78,11 +79,11 @@ func (h *onlineHistory) layerFeatures(from, kind int, state *phaseState) {
 		t := &h.layers[from]
 		s.sources[kind] = source{experts: t.set, gates: t.knownGates()}
 	}
-	ratio, best := columnNearRatio, columnNearBest
+	ratio := columnNearRatio
 	if kind == sourceSkip {
-		ratio, best = columnSkipRatio, columnSkipBest
+		ratio = columnSkipRatio
 	}
-	state.follow[kind].evidence(&s.sources[kind], &s.long, h.column(ratio), h.column(best))
+	state.follow[kind].evidence(&s.sources[kind], &state.long, h.column(ratio))
 }
 
 // knownGates is by expert, nil where the runner told no weights.
@@ -95,7 +96,7 @@ func (t *track) knownGates() []float32 {
 
 // tokenFeatures fills the evidence of the pass's token ids. Several tokens are
 // joined as if they chose independently: an expert is used unless all leave it.
-func (h *onlineHistory) tokenFeatures(common *commonState) {
+func (h *onlineHistory) tokenFeatures(common *commonState, state *phaseState) {
 	s := &h.scratch
 	ratio, best := h.column(columnTokenRatio), h.column(columnTokenBest)
 	if len(h.tokens) <= 1 {
@@ -103,7 +104,7 @@ func (h *onlineHistory) tokenFeatures(common *commonState) {
 		if len(h.tokens) == 1 {
 			token = h.tokens[0]
 		}
-		common.tokens.evidence(token, &s.long, ratio, best)
+		common.tokens.evidence(token, &state.long, ratio, best)
 		return
 	}
 	if common.tokens == nil {
@@ -120,6 +121,6 @@ func (h *onlineHistory) tokenFeatures(common *commonState) {
 	}
 	for e, a := range s.absent {
 		best[e] = 1 - a
-		ratio[e] = fastLog(max(1-a, 1e-4) * s.long.inverse[e])
+		ratio[e] = fastLog(max(1-a, 1e-4) * state.long.inverse[e])
 	}
 }

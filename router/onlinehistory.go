@@ -8,6 +8,7 @@ type onlineHistory struct {
 	phase   int
 	pass    int64   // counts Begin
 	tokens  []int32 // of this pass, at most maxPassTokens
+	before  int32   // token of the pass before, -1 where not known
 	opening int32   // digest of layer 0's choice in this pass, -1 until known
 	layers  []track
 	scratch scratch
@@ -31,20 +32,39 @@ type track struct {
 	fast   [len(timeScales)][]float32
 	count  []float32 // tokens of the sequence that used the expert
 	seen   float32   // tokens of the sequence
+
+	setting   setting            // of the next pass: how the last one went
+	recalled  [phaseCount]int    // where each phase's precedents have that pass, 0 for nowhere
+	sets      [roleCount][]int32 // memory of setting
+	foresight foresight
 }
 
 // scratch is memory that is reused from call to call.
 type scratch struct {
 	columns []float32 // nearColumns × experts
 	score   []float32
+	odds    []float32 // log odds that the filled columns' head made of them
+	keep    []float32 // log odds of the head that looks a whole pass ahead
+	now     []float32
+	outlook []float32 // outlookColumns × experts
 	miss    []float32
 	used    []float32 // 1 or 0
 	absent  []float32 // probability that no token of the pass uses the expert
 	prior   []float32 // how often tokens use the expert
 	tally   []int32   // tokens of the pass that used the expert
 	union   []int32
-	long    longRun
 	sources sources
+	filled  filling
+}
+
+// filling says what columns and odds hold, so that learning from a choice need not
+// fill again what forecasting it did.
+type filling struct {
+	layer, head int
+	phase       int
+	pass        int64
+	version     int // of the phase's state
+	ok          bool
 }
 
 // NewHistory starts a sequence. Its memory is about eight float32 an expert of
@@ -59,13 +79,16 @@ func (o *Online) NewHistory() History {
 		scratch: scratch{
 			columns: make([]float32, nearColumns*n),
 			score:   make([]float32, n),
+			odds:    make([]float32, n),
+			keep:    make([]float32, n),
+			now:     make([]float32, n),
+			outlook: make([]float32, outlookColumns*n),
 			miss:    make([]float32, n),
 			used:    make([]float32, n),
 			absent:  make([]float32, n),
 			prior:   make([]float32, n),
 			tally:   make([]int32, n),
 			union:   make([]int32, 0, n),
-			long:    longRun{p: make([]float32, n), inverse: make([]float32, n), log: make([]float32, n)},
 		},
 	}
 	for l := range h.layers {
@@ -74,6 +97,8 @@ func (o *Online) NewHistory() History {
 		t.last = make([]int32, 0, o.shape.TopK)
 		t.gates = make([]float32, n)
 		t.count = make([]float32, n)
+		t.setting.token = -1
+		t.foresight = newForesight(n)
 		for i := range t.fast {
 			t.fast[i] = make([]float32, n)
 		}
@@ -89,7 +114,10 @@ func (h *onlineHistory) Begin(phase trace.Phase, tokens []int32) {
 		h.phase = phasePrefill
 	}
 	h.pass++
-	h.opening = -1
+	h.opening, h.before = -1, -1
+	if len(h.tokens) > 0 {
+		h.before = h.tokens[len(h.tokens)-1]
+	}
 	h.tokens = append(h.tokens[:0], tokens[max(0, len(tokens)-maxPassTokens):]...)
 }
 
@@ -103,13 +131,30 @@ func (h *onlineHistory) Score(layer int, dst []float32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	common, state := h.online.stateLocked(layer, h.phase)
-	h.keepFeatures(layer, common, state)
 	head := headKeep
-	if h.layers[layer].pass != h.pass {
+	if !h.observed(layer) {
 		head = h.headFor(layer, common)
-		h.passFeatures(layer, head, common, state)
 	}
-	state.heads[head].score(h.scratch.columns, &h.scratch.sources, dst)
+	h.forecast(layer, head, common, state)
+	for e, z := range h.scratch.odds {
+		dst[e] = sigmoid(z)
+	}
+	if head == headKeep || !h.layers[layer].foresight.scored {
+		h.scoreOutlook(layer, head, state)
+	}
+}
+
+// forecast fills the columns that head needs and scores them.
+func (h *onlineHistory) forecast(layer, head int, common *commonState, state *phaseState) {
+	s := &h.scratch
+	want := filling{layer: layer, head: head, phase: h.phase, pass: h.pass, version: state.version, ok: true}
+	if s.filled == want {
+		return
+	}
+	h.keepFeatures(layer, common, state)
+	h.passFeatures(layer, head, common, state)
+	state.heads[head].sum(s.columns, &s.sources, s.odds)
+	s.filled = want
 }
 
 // Observe learns from what the forecast would have been, then counts the
@@ -122,12 +167,13 @@ func (h *onlineHistory) Observe(layer int, choices []Choice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	common, state := h.online.stateLocked(layer, h.phase)
-	h.keepFeatures(layer, common, state)
 	nearest := h.headFor(layer, common)
-	h.passFeatures(layer, nearest, common, state)
+	h.forecast(layer, nearest, common, state)
 	h.train(layer, nearest, common, state)
 	h.countShared(layer, choices, common, state)
 	h.countOwn(layer, choices, common)
+	state.version++
+	h.scratch.filled.ok = false
 }
 
 // gather makes the union of the choices; it reports false if that is empty.
@@ -173,21 +219,46 @@ func (h *onlineHistory) headFor(layer int, common *commonState) int {
 	return headKeep
 }
 
-// train takes one step of every head that could have forecast this layer.
+// train takes one step of every head that could have forecast this layer, and of the
+// outlook.
 func (h *onlineHistory) train(layer, nearest int, common *commonState, state *phaseState) {
 	s := &h.scratch
-	for i := range nearest + 1 {
+	keep := s.odds
+	if nearest != headKeep {
+		keep = s.keep
+		state.heads[headKeep].sum(s.columns, &s.sources, keep)
+		h.learn(&state.heads[headKeep], keep)
+	}
+	for i := headFar; i < nearest; i++ {
 		switch {
 		case i == headFar && h.opening < 0 && (common.tokens == nil || len(h.tokens) == 0):
-			continue
 		case i == headSkip && !h.observed(layer-2):
-			continue
+		case h.due(layer, state):
+			state.heads[i].sum(s.columns, &s.sources, s.score)
+			h.learn(&state.heads[i], s.score)
 		}
-		head := &state.heads[i]
-		head.score(s.columns, &s.sources, s.score)
-		for e, p := range s.score {
-			s.miss[e] = p - s.used[e]
-		}
-		head.learn(s.columns, &s.sources, s.miss)
 	}
+	h.learn(&state.heads[nearest], s.odds)
+	h.trainOutlook(layer, keep, state)
+}
+
+// seldomAfter passes the heads between keep and the nearest learn at every
+// seldomEvery-th only: most forecasts are made one layer ahead, and these cost as
+// much.
+const (
+	seldomAfter = 256
+	seldomEvery = 4
+)
+
+func (h *onlineHistory) due(layer int, state *phaseState) bool {
+	return state.version < seldomAfter || (state.version+layer)%seldomEvery == 0
+}
+
+// learn takes a step of one head from its log odds.
+func (h *onlineHistory) learn(head *head, odds []float32) {
+	s := &h.scratch
+	for e, z := range odds {
+		s.miss[e] = sigmoid(z) - s.used[e]
+	}
+	head.learn(s.columns, &s.sources, s.miss)
 }

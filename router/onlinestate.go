@@ -7,7 +7,7 @@ import (
 )
 
 // onlineRevision changes with the fields below, or what they mean.
-const onlineRevision = 1
+const onlineRevision = 2
 
 // Shape is the shape of the model that is forecast.
 func (o *Online) Shape() layout.Shape { return o.shape }
@@ -52,6 +52,7 @@ func (o *Online) visitCommon(s *State, c *commonState) {
 	s.Floats(c.use, 0, maxCount)
 	s.Float(&c.seen, 0, maxCount)
 	o.visitTable(s, &c.tokens)
+	o.visitTable(s, &c.grams)
 }
 
 func (o *Online) visitPhase(s *State, layer int, p **phaseState) {
@@ -69,11 +70,16 @@ func (o *Online) visitPhase(s *State, layer int, p **phaseState) {
 	}
 	if layer > 0 {
 		o.visitTable(s, &y.opening)
-		o.visitTable(s, &y.set)
+		o.visitTable(s, &y.pair)
+		y.passes.visit(s)
 	}
+	y.again.visit(s)
 	for i := range y.heads {
 		y.heads[i].visit(s)
 	}
+	y.outlook.visit(s)
+	s.Int(&y.version, 0, math.MaxInt)
+	y.long.visit(s)
 }
 
 // phaseBytes is about what a phase takes in a file, and not more.
@@ -116,7 +122,56 @@ func (h *head) visit(s *State) {
 	s.Floats(h.weight, -maxLearned, maxLearned)
 	s.Floats(h.speed, math.SmallestNonzeroFloat32, maxSquares)
 	s.Floats(h.bias, -maxLearned, maxLearned)
-	for _, ties := range h.ties {
+	for i, ties := range h.ties {
 		s.Floats(ties, -maxLearned, maxLearned)
+		s.Uint32s(h.uses[i], 0, maxUses)
+	}
+}
+
+func (l *longRun) visit(s *State) {
+	known := s.Has(l.known, 4*len(l.p))
+	if !known {
+		return
+	}
+	s.Int(&l.version, 0, math.MaxInt)
+	s.Floats(l.p, leastFrequency, 2)
+	if s.Loading() {
+		l.known = true
+		l.derive()
+	}
+}
+
+// leastFrequency is under any that can be, and far from what has no inverse.
+const leastFrequency = 1e-12
+
+// visit visits the passes; which experts had which role is made anew from them.
+func (p *precedents) visit(s *State) {
+	s.Int(&p.added, 0, math.MaxInt32)
+	s.Uint16s(p.setting, 0, noExpert)
+	s.Uint16s(p.chosen, 0, noExpert)
+	s.Int32s(p.token, -1, math.MaxInt32)
+	s.Int32s(p.next, -1, maxPrecedents-1)
+	if !s.Loading() {
+		return
+	}
+	for i, e := range p.chosen {
+		if e != noExpert && int(e) >= p.experts {
+			s.Refuse("entry %d names expert %d of %d", i, e, p.experts)
+			return
+		}
+	}
+	for slot := range maxPrecedents {
+		for role := range roleCount {
+			for i, e := range p.settingRow(slot, role) {
+				switch {
+				case e == noExpert:
+				case int(e) >= p.experts:
+					s.Refuse("entry %d of pass %d names expert %d of %d", i, slot, e, p.experts)
+					return
+				default:
+					p.set(role, e)[slot/64] |= 1 << (slot % 64)
+				}
+			}
+		}
 	}
 }

@@ -92,36 +92,21 @@ func (p *pairs) takeLogs(source int32, long *longRun) {
 	}
 }
 
-// evidence writes what the sources say of each target: the log likelihood
-// ratio against the long-run frequency, summed over the sources as if they
-// were independent, and the largest P(target | source).
-func (p *pairs) evidence(from *source, long *longRun, ratio, best []float32) {
+// evidence writes what the sources say of each target: the log likelihood ratio
+// against the long-run frequency, summed over the sources as if they were
+// independent.
+func (p *pairs) evidence(from *source, long *longRun, ratio []float32) {
 	clear(ratio)
-	clear(best)
 	var weights float32
 	for at, i := range from.experts {
 		if p.passes[i] == 0 {
-			for j, q := range long.p {
-				best[j] = max(best[j], q)
-			}
 			continue
 		}
 		weight := from.weight(at)
 		weights += weight
 		axpy(weight, p.logs[int(i)*p.experts:][:p.experts], ratio)
-		raise(best, p.count[int(i)*p.experts:][:p.experts], long.p, 1/(p.passes[i]+pairPrior))
 	}
 	axpy(-weights, long.log, ratio)
-}
-
-// raise makes best the larger of itself and P(target | source) for one source.
-func raise(best, count, prior []float32, scale float32) {
-	best, prior = best[:len(count)], prior[:len(count)]
-	for j, c := range count {
-		if x := (c + pairPrior*prior[j]) * scale; x > best[j] {
-			best[j] = x
-		}
-	}
 }
 
 // source is a choice that foretells another one.
@@ -153,5 +138,19 @@ type sources [sourceCount]source
 // longRun is the long-run frequency of each expert of a layer, and what is
 // often asked of it.
 type longRun struct {
-	p, inverse, log []float32
+	p, inverse, log, odds []float32
+
+	known   bool
+	version int // of the state that it was taken from
+}
+
+func newLongRun(experts int) longRun {
+	return longRun{p: make([]float32, experts), inverse: make([]float32, experts), log: make([]float32, experts), odds: make([]float32, experts)}
+}
+
+// derive makes the rest from p.
+func (l *longRun) derive() {
+	for e, p := range l.p {
+		l.inverse[e], l.log[e], l.odds[e] = 1/p, fastLog(p), logOdds(p)
+	}
 }

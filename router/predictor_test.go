@@ -173,7 +173,7 @@ func TestDeterminism(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := Evaluate(p, recorded(shape, passes, true), EvalOptions{})
+		e, err := Evaluate(t.Context(), p, recorded(shape, passes, true), EvalOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +191,7 @@ func TestOracleIsRight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := Evaluate(o, tr, EvalOptions{})
+	e, err := Evaluate(t.Context(), o, tr, EvalOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func TestRecordedMatrix(t *testing.T) {
 		window   int
 		from, to float64
 	}{{0, 0.50, 0.53}, {1, 0.645, 0.675}} {
-		e, err := Evaluate(newMatrix(t, tr.Header.Shape, MatrixOptions{Window: c.window}), tr, EvalOptions{})
+		e, err := Evaluate(t.Context(), newMatrix(t, tr.Header.Shape, MatrixOptions{Window: c.window}), tr, EvalOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,3 +73,8 @@ func (h *revealedHistory) Score(layer int, dst []float32) {
 		h.inner.Score(layer, dst)
 	}
 }
+
+// Outlook is inner's, where it has one.
+func (h *revealedHistory) Outlook(layer int, next, dst []float32) bool {
+	return outlook(h.inner, layer, next, dst)
+}

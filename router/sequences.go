@@ -40,6 +40,7 @@ type Sequence struct {
 	hinter  Hinter      // history, if it takes hints; else nil
 	hinted  bool        // a hint may be ahead
 	p       [][]float32 // the latest score of each layer
+	outlook [][]float32 // and the latest outlook
 	layer   int         // that it executed latest in this pass, or beforeFirst
 	last    int64       // step of that
 	at      int64       // step of the latest event
@@ -63,9 +64,11 @@ const strideGain = 0.25
 
 // Open starts a sequence in the given step. Close ends it.
 func (s *Sequences) Open(step int64) *Sequence {
-	q := &Sequence{all: s, history: s.predictor.NewHistory(), p: make([][]float32, s.shape.Layers), layer: beforeFirst, last: step, at: step, stride: 1}
+	q := &Sequence{all: s, history: s.predictor.NewHistory(), layer: beforeFirst, last: step, at: step, stride: 1,
+		p: make([][]float32, s.shape.Layers), outlook: make([][]float32, s.shape.Layers)}
 	for l := range q.p {
 		q.p[l] = make([]float32, s.shape.Experts)
+		q.outlook[l] = make([]float32, s.shape.Experts)
 	}
 	q.hinter, _ = q.history.(Hinter)
 	s.open = append(s.open, q)
@@ -178,29 +181,40 @@ func (s *Sequences) place() {
 	s.keeper.Enter(s.positions...)
 }
 
-// score forecasts a layer for one sequence and lets the forecast of all rank
-// what is kept of it: as that of a whole pass ahead (Set), or of the next
-// execution alone (SetNext).
+// score forecasts a layer for one sequence and lets the forecast of all rank what is
+// kept of it: by their outlook where they have one, else as the forecast of a whole
+// pass ahead (Set) or of the next execution alone (SetNext).
 func (q *Sequence) score(layer int, keep func(*Keeper, int, []float32)) {
 	s := q.all
 	q.history.Score(layer, q.p[layer])
 	if s.keeper == nil {
 		return
 	}
-	joined := q.p[layer]
-	if len(s.open) > 1 {
-		joined = s.joined
-		clear(joined)
-		for _, other := range s.open {
-			if other.Active() {
-				Join(joined, other.p[layer])
-			}
-		}
+	if outlook(q.history, layer, q.p[layer], q.outlook[layer]) {
+		s.keeper.SetOutlook(layer, s.join(q, layer, (*Sequence).outlooks))
+	} else {
+		keep(s.keeper, layer, s.join(q, layer, (*Sequence).Scores))
 	}
-	keep(s.keeper, layer, joined)
 	if s.changed != nil {
 		s.changed(layer)
 	}
+}
+
+// outlooks is the sequence's latest outlook of a layer; all 0 before the first.
+func (q *Sequence) outlooks(layer int) []float32 { return q.outlook[layer] }
+
+// join merges what all active sequences say of a layer; q is one of them.
+func (s *Sequences) join(q *Sequence, layer int, of func(*Sequence, int) []float32) []float32 {
+	if len(s.open) == 1 {
+		return of(q, layer)
+	}
+	clear(s.joined)
+	for _, other := range s.open {
+		if other.Active() {
+			Join(s.joined, of(other, layer))
+		}
+	}
+	return s.joined
 }
 
 // mostReach is the longest horizon that is chosen by itself: nearer forecasts are

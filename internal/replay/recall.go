@@ -64,3 +64,9 @@ func (h *recallHistory) Observe(layer int, choices []router.Choice) {
 	}
 	h.History.Observe(layer, choices)
 }
+
+// Outlook is the predictor's, where it has one.
+func (h *recallHistory) Outlook(layer int, next, dst []float32) bool {
+	far, ok := h.History.(router.Outlooker)
+	return ok && far.Outlook(layer, next, dst)
+}

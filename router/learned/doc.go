@@ -35,6 +35,18 @@
 // The network was trained on passes of one token. A pass of several, such as a
 // chunk of a prompt, is forecast by the online predictor alone.
 //
+// # Blend
+//
+// The network was trained on other text, maybe on another version of the model, and
+// over an online forecast of another age. So the log odds in use are
+//
+//	online + w · (z − online)
+//
+// with one weight w a layer, shared by all sequences: 1 at first, 0 to 1.5, moved
+// after each token by a step of Newton's on the log loss of the forecast that was asked
+// for latest. A network that does harm fades out within some hundred tokens. The
+// weights are saved with the online predictor's state.
+//
 // # File, version 1
 //
 // Little-endian. The length follows from the header; nothing follows the end.

@@ -150,7 +150,7 @@ func TestOverWarm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := router.Evaluate(p, tr, router.EvalOptions{})
+		e, err := router.Evaluate(t.Context(), p, tr, router.EvalOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestSaved(t *testing.T) {
 		return p
 	}
 	loss := func(p router.Predictor) float64 {
-		e, err := router.Evaluate(p, tr, router.EvalOptions{})
+		e, err := router.Evaluate(t.Context(), p, tr, router.EvalOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -74,7 +74,7 @@ func compare(t *testing.T, m *learned.Model, before, after *trace.Trace) {
 
 func evaluated(t *testing.T, p router.Predictor, tr *trace.Trace) router.Recall {
 	t.Helper()
-	e, err := router.Evaluate(p, tr, router.EvalOptions{})
+	e, err := router.Evaluate(t.Context(), p, tr, router.EvalOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
