@@ -3,10 +3,10 @@ package router
 // gramKey joins the pass's token with the one before it; -1 where one is not
 // known, or the pass has several.
 func (h *onlineHistory) gramKey() int32 {
-	if token := h.token(); token >= 0 && h.before >= 0 {
-		return joinKeys(token, h.before)
+	if len(h.tokens) != 1 || h.tokens[0] < 0 || h.before < 0 {
+		return -1
 	}
-	return -1
+	return joinKeys(h.tokens[0], h.before)
 }
 
 // pairKey joins the strongest expert of the layer before with the token, or where
@@ -18,19 +18,23 @@ func (h *onlineHistory) pairKey(layer int) int32 {
 	}
 	t := &h.layers[layer-1]
 	first, second := t.strongest()
-	if token := h.token(); token >= 0 {
-		return joinKeys(token, first)
+	if len(h.tokens) == 1 && h.tokens[0] >= 0 {
+		return joinKeys(h.tokens[0], first)
 	}
 	return joinKeys(first, second)
 }
 
-// token is the id of the pass's only token, -1 where it has several or they are not
-// known.
+// token stands for the pass's only token: its id, or where the runner does not tell
+// it the digest of the first layer's choice, which follows from it mostly; -1 where
+// the pass has several or neither is known.
 func (h *onlineHistory) token() int32 {
-	if len(h.tokens) != 1 {
-		return -1
+	switch len(h.tokens) {
+	case 0:
+		return h.opening
+	case 1:
+		return h.tokens[0]
 	}
-	return h.tokens[0]
+	return -1
 }
 
 // passSetting is how this pass has gone up to a layer: what the layer before chose,

@@ -17,7 +17,7 @@ type precedents struct {
 	sets    []uint64 // [role][expert][word]: passes that had the expert in the role
 	setting []uint16 // [pass][role][width]; noExpert is empty
 	chosen  []uint16 // [pass][width]
-	token   []int32  // [pass], -1 where not known
+	token   []int32  // [pass], or what stands for it; -1 where not known
 	next    []int32  // [pass]: the same sequence's next one, -1 where there is none
 	tally   [tallyBits][precedentWords]uint64
 }
