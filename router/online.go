@@ -67,11 +67,13 @@ var _ Predictor = (*Online)(nil)
 
 // NewOnline makes an online predictor that has seen nothing. It fails on a
 // shape or options that are not valid, and with ErrShape on a shape so large that
-// pairs of experts cannot be counted. State is allocated as layers and phases
-// are first seen: twelve matrices of experts × experts float32 a layer and phase,
-// six of them where ties are off; and up to three tables a layer of
-// TokenSlots × (12 + 6 × TokenWidth) bytes. For 48 layers × 128 experts, top 8, that
-// is about 38 MB of matrices a phase and 30 MB for each kind of table.
+// pairs of experts cannot be counted. State is allocated as layers and phases are
+// first seen, a layer and phase: twelve matrices of experts × experts float32, six of
+// them where ties are off; precedents, of experts × 768 bytes and 32 kB for each
+// of top-k; and two tables of TokenSlots × (12 + 6 × TokenWidth) bytes. A layer has two
+// more such tables once token ids are told. For 48 layers × 128 experts, top 8, that is
+// 38 MB of matrices, 18 MB of precedents and 61 MB of tables a phase, and 61 MB for
+// token ids.
 func NewOnline(shape layout.Shape, o OnlineOptions) (*Online, error) {
 	if err := shape.Validate(); err != nil {
 		return nil, fmt.Errorf("router: online: %w", err)

@@ -67,7 +67,7 @@ type filling struct {
 	ok          bool
 }
 
-// NewHistory starts a sequence. Its memory is about eight float32 an expert of
+// NewHistory starts a sequence. Its memory is about 23 float32 an expert of
 // the model.
 func (o *Online) NewHistory() History {
 	n := o.shape.Experts

@@ -46,7 +46,7 @@ const maxStateName = 255
 // Sizes after 3,000 tokens, in MB (go test -run '^$' -bench Save -benchtime 1x ./router):
 //
 //	layers × experts    24 × 32   26 × 64   48 × 128
-//	online                  3.3       7.5         42
+//	online                  4.9       9.7         47
 //	transition              0.2       0.9        6.3
 //	transition-history      1.3       2.8        6.5
 //	matrix                 0.07      0.16       0.46
