@@ -40,6 +40,8 @@ type buildSummary struct {
 	PaddingBytes   int64    `json:"padding_bytes"`
 	PaddingPercent float64  `json:"padding_percent"`
 	IndexBytes     int64    `json:"index_bytes"`
+	RouterBytes    int64    `json:"router_bytes"`         // of the file of router matrices
+	NoRouters      string   `json:"no_routers,omitempty"` // why there is none
 	Align          int64    `json:"align"`
 	Order          string   `json:"order"`
 	Lanes          []string `json:"lanes"`
@@ -142,7 +144,7 @@ func (c *buildCmd) summary(cp *layout.Checkpoint, plan *layout.Plan, report *lay
 		Store: c.Out, ID: report.ID, Model: cp.Name, Experts: report.Records,
 		BytesIn: expertBytes(cp), BytesOut: report.DataBytes, PaddingBytes: report.PaddingBytes,
 		PaddingPercent: percent(report.PaddingBytes, report.DataBytes), IndexBytes: report.IndexBytes,
-		Align: plan.Align, Order: "index", Seconds: took.Seconds(),
+		RouterBytes: report.RouterBytes, NoRouters: cp.NoRouters, Align: plan.Align, Order: "index", Seconds: took.Seconds(),
 	}
 	if plan.Ordered {
 		s.Order = "co-activation"
@@ -182,10 +184,22 @@ func (s *buildSummary) writeTo(w io.Writer) {
 	f.add("bytes out", "%d, %s, read back and checked", s.BytesOut, equal)
 	f.add("padding", "%d bytes, %.2f %%, alignment %d", s.PaddingBytes, s.PaddingPercent, s.Align)
 	f.add("index", "%d bytes", s.IndexBytes)
+	f.add("routers", "%s", routersText(s.RouterBytes, s.NoRouters))
 	f.add("order", "%s", s.Order)
 	f.add("lanes", "%s", strings.Join(s.Lanes, ", "))
 	f.add("took", "%.2f s, %s/s", s.Seconds, bytesText(int64(s.BytesPerSecond)))
 	f.writeTo(w)
+}
+
+// routersText is a line on the file of router matrices.
+func routersText(size int64, missing string) string {
+	switch {
+	case size > 0:
+		return fmt.Sprintf("%d bytes, for look-ahead", size)
+	case missing != "":
+		return "none, so no look-ahead: " + missing
+	}
+	return "none, so no look-ahead"
 }
 
 // traceOrder lines up each layer's experts by how often a trace used them together.

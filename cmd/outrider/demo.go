@@ -21,6 +21,8 @@ type demoCmd struct {
 	Budget amount `help:"Memory for experts of the two arms that stream: a share of what all experts take, or bytes (${default})." default:"25%" placeholder:"25%|4MiB"`
 	Dir    string `help:"Where to make the temporary folder; by default the system's place for such." placeholder:"FOLDER"`
 
+	Lookahead bool `help:"In the arm outrider, apply the next layers' routers to what each router sees: better forecasts (on)." negatable:"" default:"true"`
+
 	// For tests, which have less time.
 	Rounds int `hidden:"" default:"3"`   // that count, after the first
 	Tokens int `hidden:"" default:"160"` // of each text
@@ -28,7 +30,7 @@ type demoCmd struct {
 
 func (demoCmd) Help() string {
 	return "Lays out the small model inside this program and generates the same text three times: resident (all experts in " +
-		"memory), demand (least recently used kept, read when the router asks), and outrider (kept and read ahead by forecast). " +
+		"memory), demand (least recently used kept, read when the router asks), and outrider (kept and read ahead by forecast, in which the model's own routers look a layer ahead unless --no-lookahead is given). " +
 		"All begin empty and take turns, text by text. The first round of texts is warm-up: the forecast knows nothing yet; its figures stand apart. " +
 		"All figures are of decoding only, speed and stall medians over the texts. Exposed stall is the time layers waited for weights. " +
 		"The temporary folder (about 32 MB) is removed at the end." + statusHelp
@@ -52,6 +54,7 @@ var demoPrompts = []struct{ domain, text string }{
 type arm struct {
 	name      string
 	options   runtime.Options
+	lookahead bool
 	preload   bool
 	runtime   *runtime.Runtime
 	generator *refmodel.Generator
@@ -179,7 +182,7 @@ func (c *demoCmd) arms(store string) ([]*arm, error) {
 	return []*arm{
 		{name: "resident", options: runtime.Options{BudgetBytes: total}, preload: true},
 		{name: "demand", options: runtime.Options{BudgetBytes: budget, Keep: runtime.KeepLRU}},
-		{name: "outrider", options: runtime.Options{BudgetBytes: budget}},
+		{name: "outrider", options: runtime.Options{BudgetBytes: budget}, lookahead: c.Lookahead},
 	}, m.Source.Close()
 }
 
@@ -194,7 +197,7 @@ func openArms(ctx context.Context, store string, dense *refmodel.Model, arms []*
 				return fmt.Errorf("demo: arm %s: %w", arm.name, err)
 			}
 		}
-		if arm.generator, err = refmodel.New(dense, arm.runtime, refmodel.Options{IgnoreEnd: true}); err != nil {
+		if arm.generator, err = refmodel.New(dense, arm.runtime, refmodel.Options{IgnoreEnd: true, Lookahead: arm.lookahead}); err != nil {
 			return fmt.Errorf("demo: arm %s: %w", arm.name, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"outrider/internal/evaluate"
+	"outrider/internal/lookeval"
 	"outrider/router"
 	"outrider/trace"
 )
@@ -20,6 +21,8 @@ type evaluateCmd struct {
 	Cache       cacheSize  `help:"The cache whose misses are counted: a share of all experts (25%) or a number of experts (192). Default: ${default}." default:"25%" placeholder:"SIZE"`
 	Ahead       []distance `help:"Also the recall of forecasts made so many layers ahead; token: made when the pass begins, before its first layer." placeholder:"N"`
 	TokenIDs    string     `help:"Whether predictors are told the token ids that the trace holds; both: a row with and a row without (${default})." enum:"yes,no,both" default:"yes" name:"token-ids" placeholder:"yes|no|both"`
+	Hidden      string     `help:"Hidden states that the routers saw, as float16 [token][layer][width]: with --gates, also what a look-ahead adds to the first of the predictors." placeholder:"FILE"`
+	Gates       string     `help:"The routers' matrices, as float32 [layer][expert][width]." placeholder:"FILE"`
 	Warm        share      `help:"The first share of the trace is learned from, but not counted." placeholder:"SHARE"`
 	MaxTokens   int        `help:"Count this many tokens only; 0 means all." default:"0" placeholder:"N"`
 	PerLayer    bool       `help:"Also recall and misses covered of each layer."`
@@ -38,6 +41,9 @@ func (evaluateCmd) Help() string {
 		"log loss: mean over experts, in nats; cal. error: by how much scores differ from the share that came true, over ten bins of scores\n\n" +
 		"score, learn: what forecasting the next layer and learning from it take, in µs a layer by the clock. They are noisy where the machine does anything else; " +
 		"for their sake predictors run one after the other\n\n" +
+		"With --hidden and --gates there is another table: the routers of the next one to three layers, applied to the state that a layer's router saw of a token (lookahead), " +
+		"the predictor, and the two together as the runtime joins them, with token ids and without. " +
+		"A row is of all layers that have so many before them\n\n" +
 		"docs/forecast.md has them all." + recordingHelp + statusHelp
 }
 
@@ -48,6 +54,8 @@ type evaluation struct {
 	WarmTokens   int             `json:"warm_tokens"`
 	CacheExperts int             `json:"cache_experts"`
 	CacheShare   float64         `json:"cache_share"`
+
+	Lookahead *lookeval.Report `json:"lookahead,omitempty"`
 }
 
 // distance is how many layers ahead: "2", or "token".
@@ -74,8 +82,8 @@ func (c *evaluateCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	limit := c.MaxTokens
-	if c.Warm > 0 {
-		limit = 0 // the share is of all
+	if c.Warm > 0 || c.Hidden != "" {
+		limit = 0 // the share is of all, and so are the hidden states
 	}
 	t, err := c.tokens(ctx, a, limit, c.Trace...)
 	if err != nil {
@@ -89,13 +97,20 @@ func (c *evaluateCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	states, err := c.lookInput(t)
+	if err != nil {
+		return err
+	}
 	e := &evaluation{Trace: describeTrace(c.Trace, t), WarmTokens: o.Cache.Warm}
 	e.Trace.Tokens = replayedTokens(t, o) - o.Cache.Warm
 	if e.CacheExperts, err = o.Cache.Capacity(t.Header.Shape); err != nil {
-		return usagef("--cache: %s", strings.TrimPrefix(err.Error(), "evaluate: "))
+		return usagef("--cache: %s", message(ctx, err))
 	}
 	e.CacheShare = float64(e.CacheExperts) / float64(t.Header.Shape.Count())
 	if e.Rows, err = evaluateAll(ctx, a, t, entries, o); err != nil {
+		return err
+	}
+	if e.Lookahead, err = lookAhead(ctx, a, states, entries[0], o.Cache); err != nil {
 		return err
 	}
 	if c.Plot != "" {
@@ -113,6 +128,8 @@ func (c *evaluateCmd) check() error {
 		return usagef("--max-tokens is %d, want 0 (all) or more", c.MaxTokens)
 	case c.Warm == 1:
 		return usagef("--warm is the whole trace, want less: nothing would be left to count")
+	case (c.Hidden == "") != (c.Gates == ""):
+		return usagef("--hidden and --gates belong together: give both or none")
 	case c.Cache.bytes > 0:
 		return usagef("--cache is in bytes, want a share of all experts such as 25%%, or a number of experts such as 192")
 	}

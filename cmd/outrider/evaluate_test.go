@@ -154,7 +154,7 @@ func TestEvaluateState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := router.Evaluate(p, tr, router.EvalOptions{}); err != nil {
+	if _, err := router.Evaluate(t.Context(), p, tr, router.EvalOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "state")

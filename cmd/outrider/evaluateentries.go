@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"slices"
-	"strings"
 
 	"outrider/internal/evaluate"
 	"outrider/router"
@@ -94,7 +93,7 @@ func learnedFrom(path string) func(*trace.Trace) (router.Predictor, error) {
 		defer f.Close() // nothing was written
 		m, err := learned.Load(f)
 		if err != nil {
-			return nil, inputf("--learned %s: %s", path, strings.TrimPrefix(message(context.Background(), err), "learned: "))
+			return nil, inputf("--learned %s: %s", path, message(context.Background(), err))
 		}
 		if own, want := m.Dims().Shape, t.Header.Shape; own.Layers != want.Layers || own.Experts != want.Experts || own.TopK != want.TopK {
 			return nil, inputf("--learned %s: the network is for %d layers x %d experts, top %d; the trace has %d x %d, top %d: train it on traces of this model",

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"os"
+	"io"
 
 	"github.com/dustin/go-humanize"
 
@@ -14,13 +13,8 @@ import (
 // how often they come true.
 const leastScores = 50
 
-// plotEvaluation draws calibration and recall into a file. One that is there
-// already is replaced, as pictures are drawn again and again.
+// plotEvaluation draws calibration and recall into a file.
 func plotEvaluation(path string, e *evaluation) error {
-	format, err := plots.Format(path)
-	if err != nil {
-		return err
-	}
 	subtitle := fmt.Sprintf("%d layers x %d experts, top %d, %s tokens", e.Trace.Layers, e.Trace.Experts, e.Trace.TopK, humanize.Comma(int64(e.Trace.Tokens)))
 	if e.WarmTokens > 0 {
 		subtitle += fmt.Sprintf(" after %s to warm up", humanize.Comma(int64(e.WarmTokens)))
@@ -38,12 +32,5 @@ func plotEvaluation(path string, e *evaluation) error {
 		}
 		d.Lines = append(d.Lines, line)
 	}
-	var picture bytes.Buffer
-	if err := plots.Evaluation(&picture, format, d); err != nil {
-		return err
-	}
-	if err := os.WriteFile(path, picture.Bytes(), 0o666); err != nil {
-		return fmt.Errorf("write the plot: %w", err)
-	}
-	return nil
+	return writePlot(path, func(w io.Writer, format string) error { return plots.Evaluation(w, format, d) })
 }

@@ -17,6 +17,7 @@ func (c *evaluateCmd) text(e *evaluation) func(io.Writer) {
 		e.writeTo(w)
 		e.writeColdStart(w)
 		e.writeAhead(w)
+		e.writeLookahead(w)
 		if c.PerLayer {
 			e.writeLayers(w, "recall@k of layer", func(l evaluate.Layer) string { return threeDigits(l.RecallAtK) })
 			e.writeLayers(w, "covered in layer", func(l evaluate.Layer) string { return percentText(l.MissCoverage) })

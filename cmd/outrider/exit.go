@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"outrider/experts"
+	"outrider/internal/lookeval"
 	"outrider/internal/refmodel"
 	"outrider/layout"
 	"outrider/layout/checkpoint"
@@ -74,6 +75,7 @@ var inputErrors = []error{
 	importer.ErrUnknownForm, importer.ErrNeedShape, importer.ErrLossy, importer.ErrHistogram,
 	trace.ErrNotTrace, trace.ErrVersion, trace.ErrTorn, trace.ErrActivation,
 	router.ErrShape,
+	lookeval.ErrInput,
 	experts.ErrBelowFloor,
 	refmodel.ErrArchitecture, refmodel.ErrModel, refmodel.ErrTokenizer, refmodel.ErrPromptTooLong,
 	refmodel.ErrEmptyPrompt, refmodel.ErrToken, refmodel.ErrExperts, refmodel.ErrNotFinite,
@@ -124,8 +126,11 @@ func message(ctx context.Context, err error) string {
 	return text + usageHint(err)
 }
 
-// packages are those whose names stand before their errors.
-var packages = []string{"layout", "runtime", "refmodel", "trace", "checkpoint", "gguf", "router", "experts", "sim", "replay", "dummystore", "importer", "plots"}
+// packages are ours, whose names stand before their errors.
+var packages = []string{
+	"layout", "gguf", "safetensors", "checkpoint", "trace", "importer", "torchfile", "synth", "router", "learned", "train", "experts", "prefetcher", "runtime",
+	"dequant", "dummystore", "evaluate", "lookeval", "mmaparm", "pagecache", "passes", "plots", "rawread", "refmodel", "replay", "runs", "sim", "tinymoe",
+}
 
 // packageName is the name that a text begins with, and its colon.
 func packageName(text string) string {

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -26,6 +27,9 @@ func TestBuildOnLanesWithTrace(t *testing.T) {
 	if got := float64(built.LaneBytes[0]) / float64(built.LaneBytes[1]); got < 2.9 || got > 3.1 {
 		t.Errorf("lane bytes: got %v, want 3 to 1", built.LaneBytes)
 	}
+	if file, err := os.Stat(filepath.Join(dir, "router.safetensors")); err != nil || built.RouterBytes != file.Size() || built.NoRouters != "" {
+		t.Errorf("routers: got %d bytes (%q), the file is %v, %v", built.RouterBytes, built.NoRouters, file, err)
+	}
 	seen := decode[inspection](t, "layout", "inspect", dir)
 	if built.Order != "co-activation" || seen.Order != "given" || seen.ID != built.ID || len(seen.Lanes) != 2 {
 		t.Errorf("got order %q, then %q, id %q, then %q, %d lanes; want the same store ordered by the trace, 2 lanes",
@@ -33,10 +37,32 @@ func TestBuildOnLanesWithTrace(t *testing.T) {
 	}
 	unchanged(t, func() {
 		checked := decode[verifySummary](t, "layout", "verify", dir, "--source", modelFile)
-		if !checked.OK || !checked.Compared || checked.Experts != 256 {
-			t.Errorf("verify: got %+v, want 256 experts compared and right", checked)
+		if !checked.OK || !checked.Compared || checked.Experts != 256 || checked.RouterBytes != built.RouterBytes {
+			t.Errorf("verify: got %+v, want 256 experts compared and right, and the routers' %d bytes", checked, built.RouterBytes)
 		}
 	}, folder, modelFile)
+}
+
+func TestBuildAndVerifyTellOfRouters(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "s.outrider")
+	if text := succeed(t, "layout", "build", modelFile, "--out", dir); !regexp.MustCompile(`(?m)^routers +\d{6} bytes, for look-ahead$`).MatchString(text) {
+		t.Errorf("build: got %s, want the router matrices' size", text)
+	}
+	if text := succeed(t, "layout", "verify", dir); !regexp.MustCompile(`(?m)^routers +\d{6} bytes, checked too$`).MatchString(text) {
+		t.Errorf("verify: got %s, want the router matrices' size", text)
+	}
+	if got := routersText(0, "layer 3 has type Q2_K"); got != "none, so no look-ahead: layer 3 has type Q2_K" {
+		t.Errorf("without routers: got %q, want the reason", got)
+	}
+}
+
+func TestVerifyFindsDamagedRouters(t *testing.T) {
+	dir := newStore(t)
+	flip(t, filepath.Join(dir, "router.safetensors"), 100000)
+	got := invoke(t, "layout", "verify", dir)
+	if got.status != exitWrong || !strings.Contains(got.stdout, "router.safetensors") || !strings.Contains(got.stderr, "1 finding") {
+		t.Errorf("got status %d, %s%s, want 1 and one finding in the router matrices", got.status, got.stdout, got.stderr)
+	}
 }
 
 func TestBuildInterruptedLeavesNothing(t *testing.T) {

@@ -74,7 +74,7 @@ func (c *replayCmd) Run(ctx context.Context, a *app) (err error) {
 	bar.finish()
 	r.add(results, c)
 	if c.Plot != "" {
-		if err := writePlot(c.Plot, r.plot()); err != nil {
+		if err := writeRuns(c.Plot, r.plot()); err != nil {
 			return err
 		}
 	}

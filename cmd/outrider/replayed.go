@@ -107,5 +107,5 @@ func plotSimulation(path string, s *simulation) error {
 			Run: r.Run, CacheShare: r.CacheShare, Ratio: r.Ratio, Hits: r.Hits, StallOverCompute: r.StallOverCompute,
 		})
 	}
-	return writePlot(path, d)
+	return writeRuns(path, d)
 }

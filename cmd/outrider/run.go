@@ -24,6 +24,7 @@ type runCmd struct {
 	TopP        float64 `help:"Sample from the likeliest tokens that reach this sum of probabilities (${default})." default:"1" placeholder:"P"`
 	Seed        uint64  `help:"Makes sampling repeatable (${default})." default:"1" placeholder:"N"`
 	Forecast    string  `help:"Go on from the forecast saved in this file, if it is there, and save there in the end what was learned, also when interrupted." placeholder:"FILE"`
+	Lookahead   bool    `help:"While generating, apply the next layers' routers to what each router sees: better forecasts (on)." negatable:"" default:"true"`
 	TraceOut    string  `help:"Record the routing in this new file: binary, or JSON lines if it ends in .jsonl, either packed if it ends in .gz or .zst." placeholder:"FILE"`
 }
 
@@ -48,7 +49,14 @@ type runSummary struct {
 	Prompt       costs   `json:"prompt"`
 	Decode       costs   `json:"decode"`
 
-	Forecast *forecastSummary `json:"forecast,omitempty"`
+	Forecast  *forecastSummary `json:"forecast,omitempty"`
+	Lookahead *lookedAhead     `json:"lookahead,omitempty"` // nil: no layer was looked ahead from
+}
+
+// lookedAhead counts the layers of tokens that were looked ahead from.
+type lookedAhead struct {
+	Told int64 `json:"told"`
+	Lost int64 `json:"lost"` // of more, that the forecaster was too busy for
 }
 
 // Run generates text.
@@ -105,6 +113,9 @@ func (c *runCmd) summarise(model string, out generation, stats runtime.Stats, to
 		Prompt: out.prompt.figures(), Decode: out.decode.figures(),
 	}
 	s.Direct, s.Fallback = lanesRead(stats)
+	if h := stats.Hints; h.Told+h.Lost > 0 {
+		s.Lookahead = &lookedAhead{Told: h.Told, Lost: h.Lost}
+	}
 	return s
 }
 
@@ -163,7 +174,7 @@ func (c *runCmd) options(total int64) runtime.Options {
 
 // generate runs the model, and records its routing if asked to.
 func (c *runCmd) generate(ctx context.Context, a *app, dense *refmodel.Model, in request) (out generation, err error) {
-	options := refmodel.Options{}
+	options := refmodel.Options{Lookahead: c.Lookahead}
 	if c.TraceOut != "" {
 		header := in.runtime.TraceHeader()
 		header.Model = dense.Name
@@ -201,6 +212,9 @@ func (s *runSummary) writeTo(w io.Writer) {
 	f.add("reads", "%s", reads)
 	if s.Forecast != nil {
 		f.add("forecast", "%s", s.Forecast)
+	}
+	if l := s.Lookahead; l != nil {
+		f.add("look-ahead", "from %d layers of tokens, %d more lost", l.Told, l.Lost)
 	}
 	f.add("ended", "%s", map[string]string{"length": "as many tokens as asked for", "end": "the model ended the text", "context": "the model's context is full"}[s.Stop])
 	fmt.Fprintln(w)

@@ -40,6 +40,28 @@ func TestRunWritesTheSameTextUnderEveryPolicy(t *testing.T) {
 	}, dir, modelFile)
 }
 
+// TestRunLooksAhead: in decoding, from all layers but the last, unless told not to; the
+// text is the same.
+func TestRunLooksAhead(t *testing.T) {
+	args := []string{"run", newStore(t), "--prompt", "In the beginning", "-n", "9"}
+	on, off := decode[runSummary](t, args...), decode[runSummary](t, append(args, "--no-lookahead")...)
+	if l := on.Lookahead; l == nil || l.Told+l.Lost != 8*7 || l.Told == 0 {
+		t.Errorf("got %+v, want 8 tokens times 7 layers", l)
+	}
+	if off.Lookahead != nil {
+		t.Errorf("--no-lookahead: got %+v, want none", off.Lookahead)
+	}
+	if !slices.Equal(on.Tokens, off.Tokens) {
+		t.Errorf("got tokens %v with look-ahead, %v without", on.Tokens, off.Tokens)
+	}
+	if lru := decode[runSummary](t, append(args, "--policy", "lru")...); lru.Lookahead != nil {
+		t.Errorf("policy lru: got %+v, want none: nothing is forecast", lru.Lookahead)
+	}
+	if text := succeed(t, args...); !strings.Contains(text, "look-ahead  from ") {
+		t.Errorf("got %q, want how much was looked ahead", text)
+	}
+}
+
 func TestRunStreamsThenTellsTheCost(t *testing.T) {
 	out := succeed(t, "run", newStore(t), "--prompt", "In the beginning", "-n", "5")
 	for _, want := range []string{"In the beginning", "budget  ", "25.0 % of all experts, policy outrider", "stall µs/token", "\nprompt ", "\ndecode "} {

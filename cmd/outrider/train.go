@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -99,12 +98,11 @@ func (c *trainCmd) check() error {
 
 // trainError says what an error of package train means to the program.
 func trainError(err error) error {
-	text := strings.TrimPrefix(err.Error(), "train: ")
 	switch {
 	case errors.Is(err, train.ErrOption):
-		return usageError{text}
+		return usageError{err.Error()}
 	case errors.Is(err, train.ErrTooLittle), errors.Is(err, router.ErrShape):
-		return inputError{text}
+		return inputError{err.Error()}
 	}
 	return err
 }

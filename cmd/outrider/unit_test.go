@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -63,6 +64,28 @@ func TestLaneFlag(t *testing.T) {
 		if err := l.UnmarshalText([]byte(in)); err == nil {
 			t.Errorf("%q: got %+v, want an error", in, l)
 		}
+	}
+}
+
+// TestPackages: an error of any package of ours is told without that package's name.
+func TestPackages(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{.ImportPath}} {{.Name}}", "outrider/cmd/outrider").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	n := 0
+	for line := range strings.Lines(string(out)) {
+		path, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if !strings.HasPrefix(path, "outrider/") || name == "main" {
+			continue
+		}
+		n++
+		if got := message(t.Context(), errors.New(name+": it failed")); got != "it failed" {
+			t.Errorf("%s: got %q, want it without the package's name", path, got)
+		}
+	}
+	if n != len(packages) {
+		t.Errorf("the program holds %d packages of ours, %d are listed", n, len(packages))
 	}
 }
 

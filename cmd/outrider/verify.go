@@ -28,7 +28,8 @@ type verifySummary struct {
 	OK             bool             `json:"ok"`
 	Experts        int              `json:"experts"` // records read
 	Bytes          int64            `json:"bytes"`
-	Compared       bool             `json:"compared"` // with a checkpoint
+	RouterBytes    int64            `json:"router_bytes"` // of the file of router matrices, 0 if there is none or it cannot be opened
+	Compared       bool             `json:"compared"`     // with a checkpoint
 	Found          int              `json:"found"`
 	Damages        []verifiedDamage `json:"damages"`
 	Unreadable     string           `json:"unreadable,omitempty"` // the manifest, the index or a lane's size is wrong
@@ -37,7 +38,7 @@ type verifySummary struct {
 }
 
 type verifiedDamage struct {
-	Layer      int32  `json:"layer"` // -1 with expert -1: between the records
+	Layer      int32  `json:"layer"` // -1 with expert -1: between the records, or in the router matrices
 	Expert     int32  `json:"expert"`
 	Projection string `json:"projection,omitempty"`
 	Lane       string `json:"lane"`
@@ -81,7 +82,7 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 }
 
 func (s *verifySummary) fill(r *layout.VerifyReport) {
-	s.ID, s.OK, s.Experts, s.Bytes, s.Compared, s.Found = r.ID, r.OK(), r.Records, r.Bytes, r.Compared, r.Found
+	s.ID, s.OK, s.Experts, s.Bytes, s.RouterBytes, s.Compared, s.Found = r.ID, r.OK(), r.Records, r.Bytes, r.RouterBytes, r.Compared, r.Found
 	for _, d := range r.Damages {
 		s.Damages = append(s.Damages, verifiedDamage{
 			Layer: d.ID.Layer, Expert: d.ID.Index, Projection: d.Projection, Lane: d.Lane, Offset: d.Offset, Reason: d.Reason,
@@ -105,6 +106,9 @@ func (s *verifySummary) writeTo(w io.Writer) {
 	f.add("store", "%s (%s)", s.Store, s.ID)
 	f.add("read", "%d experts, %s in %.2f s, %s/s", s.Experts, sizeText(s.Bytes), s.Seconds, bytesText(int64(s.BytesPerSecond)))
 	f.add("checked", "%s", compared)
+	if s.RouterBytes > 0 {
+		f.add("routers", "%d bytes, checked too", s.RouterBytes)
+	}
 	result := "all right"
 	if !s.OK {
 		result = findings(s.Found)

@@ -86,8 +86,8 @@ func Run(ctx context.Context, t *trace.Trace, e Entry, o Options) (*Row, error) 
 	if err != nil {
 		return nil, err
 	}
-	seen, err := router.Evaluate(p, t, router.EvalOptions{
-		MaxTokens: o.Cache.MaxTokens, Warm: o.Cache.Warm, Ahead: o.Ahead, Context: ctx, Progress: o.Progress, Now: o.Now,
+	seen, err := router.Evaluate(ctx, p, t, router.EvalOptions{
+		MaxTokens: o.Cache.MaxTokens, Warm: o.Cache.Warm, Ahead: o.Ahead, Progress: o.Progress, Now: o.Now,
 	})
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -75,7 +76,7 @@ func TestRunOfExactStates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := Run(t.Context(), in, online, Options{Ahead: 9})
+	report, err := Run(t.Context(), in, online(tr), Options{Ahead: 9})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,14 +103,30 @@ func TestOpenAndRunRefuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	short := filepath.Join(filepath.Dir(gates), "short.bin")
-	for text, files := range map[string][2]string{
-		"no such file":       {hidden + "x", gates},
-		"float16 states":     {short, gates},
-		"has 100 bytes, 3 l": {hidden, short},
-		"gates.binx":         {hidden, gates + "x"},
+	half, _, _ := made(t, 10)
+	other, _, _ := made(t, 20)
+	for i := range other.Experts {
+		other.Experts[i] = (other.Experts[i] + 3) % 8
+	}
+	empty := &trace.Trace{Header: tr.Header}
+	for _, c := range []struct {
+		trace         *trace.Trace
+		hidden, gates string
+		sentinel      error
+		text          string
+	}{
+		{tr, hidden + "x", gates, fs.ErrNotExist, "hidden states: stat "},
+		{tr, hidden, gates + "x", fs.ErrNotExist, "router matrices: stat "},
+		{tr, t.TempDir(), gates, ErrInput, "is no file of numbers"},
+		{tr, hidden, t.TempDir(), ErrInput, "is no file of numbers"},
+		{tr, short, gates, ErrInput, "has 100 bytes, which are not the float16 states of 20 tokens x 3 layers"},
+		{empty, hidden, gates, ErrInput, "of 0 tokens"},
+		{tr, hidden, short, ErrInput, "short.bin has 100 bytes, 3 layers of 8 x 8 float32 need 768"},
+		{half, hidden, gates, ErrInput, "3 layers of 8 x 16 float32 need 1536"}, // one state of two tokens
+		{other, hidden, gates, ErrInput, "% of the experts that the trace says, want at least 90 %"},
 	} {
-		if _, err := Open(tr, files[0], files[1]); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("got %v, want an error that says %q", err, text)
+		if _, err := Open(c.trace, c.hidden, c.gates); !errors.Is(err, c.sentinel) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("got %v, want an error that says %q", err, c.text)
 		}
 	}
 	in, err := Open(tr, hidden, gates)
@@ -118,8 +135,57 @@ func TestOpenAndRunRefuse(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Run(ctx, in, online, Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := Run(ctx, in, online(tr), Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	for _, warm := range []int{-1, 20} {
+		if _, err := Run(t.Context(), in, online(tr), Options{Warm: warm}); !errors.Is(err, ErrInput) {
+			t.Errorf("%d tokens to warm up: got %v, want ErrInput", warm, err)
+		}
+	}
+}
+
+// TestWarmAndCount: what was learned before counting helps, and progress ends at
+// what Replays promises.
+func TestWarmAndCount(t *testing.T) {
+	tr, hidden, gates := made(t, 400)
+	in, err := Open(tr, hidden, gates)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(o Options) *Report {
+		t.Helper()
+		last := -1
+		o.Progress = func(tokens int) {
+			if tokens < last {
+				t.Errorf("progress: got %d after %d", tokens, last)
+			}
+			last = tokens
+		}
+		report, err := Run(t.Context(), in, online(tr), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if most := Replays(in.Trace.Header.Tokens) * (o.Warm + report.Tokens); last >= most || last < most-64 {
+			t.Errorf("progress ended at %d, want just before %d", last, most)
+		}
+		return report
+	}
+	cold, warm := run(Options{MaxTokens: 100}), run(Options{Warm: 200, MaxTokens: 100})
+	if cold.Tokens != 100 || warm.Tokens != 100 {
+		t.Fatalf("got %d and %d tokens, want 100", cold.Tokens, warm.Tokens)
+	}
+	for i, c := range cold.Rows {
+		if w := warm.Rows[i]; c.LogLoss != nil && *w.LogLoss >= *c.LogLoss {
+			t.Errorf("%s, %d ahead: log loss %.4f after a warm-up, want less than %.4f", c.Source, c.Ahead, *w.LogLoss, *c.LogLoss)
+		}
+	}
+	blind := *tr
+	blind.Header.Tokens = false
+	in.Trace = &blind
+	report := run(Options{MaxTokens: 50})
+	if len(report.Rows) != 3*2 || report.Rows[2].Source != "online" {
+		t.Errorf("a trace without ids: got %d rows, the third of %q, want 6, with and without look-ahead", len(report.Rows), report.Rows[2].Source)
 	}
 }
 

@@ -9,9 +9,12 @@ import (
 	"outrider/layout"
 	"outrider/layout/checkpoint"
 	"outrider/router"
+	"outrider/trace"
 )
 
-func online(shape layout.Shape) (router.Predictor, error) { return router.New("online", shape) }
+func online(tr *trace.Trace) func() (router.Predictor, error) {
+	return func() (router.Predictor, error) { return router.New("online", tr.Header.Shape) }
+}
 
 // The look-ahead of a real model: alone as its README has measured it, and joined
 // with the forecast from history better than either.
@@ -27,7 +30,7 @@ func TestLookaheadOfTinymoe(t *testing.T) {
 	if in.Width != 256 || tr.Len() != 3072 {
 		t.Fatalf("got width %d and %d tokens, want 256 and 3072", in.Width, tr.Len())
 	}
-	report, err := Run(t.Context(), in, online, Options{})
+	report, err := Run(t.Context(), in, online(tr), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package plots
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"math"
@@ -56,19 +55,7 @@ func Evaluation(w io.Writer, format string, d EvaluationData) error {
 	if err != nil {
 		return err
 	}
-	image, c, err := newCanvas(format, pictureWidth, e.height())
-	if err != nil {
-		return err
-	}
-	e.draw(c)
-	var encoded bytes.Buffer
-	if _, err := image.WriteTo(&encoded); err != nil {
-		return fmt.Errorf("plots: encode %s: %w", format, err)
-	}
-	if _, err := w.Write(encoded.Bytes()); err != nil {
-		return fmt.Errorf("plots: write: %w", err)
-	}
-	return nil
+	return render(w, format, e.height(), e.draw)
 }
 
 // evaluation is EvaluationData laid out.

@@ -1,7 +1,6 @@
 package plots
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -50,19 +49,7 @@ func Simulation(w io.Writer, format string, d Data) error {
 		return err
 	}
 	p := newPicture(f, d)
-	image, c, err := newCanvas(format, pictureWidth, p.height())
-	if err != nil {
-		return err
-	}
-	p.draw(c)
-	var encoded bytes.Buffer
-	if _, err := image.WriteTo(&encoded); err != nil {
-		return fmt.Errorf("plots: encode %s: %w", format, err)
-	}
-	if _, err := w.Write(encoded.Bytes()); err != nil {
-		return fmt.Errorf("plots: write: %w", err)
-	}
-	return nil
+	return render(w, format, p.height(), p.draw)
 }
 
 // picture is a figure laid out.

@@ -10,7 +10,8 @@
 //	a pass:  embedding                    ── Step(phase, tokens) ─▶ runtime
 //	         each block:
 //	           norm ▸ attention over the cache ▸ add
-//	           norm ▸ router ▸ top-k      ── Use(layer, choices) ─▶ runtime
+//	           norm ▸ router ▸ top-k      ── Lookahead(layer, hidden), then
+//	                                         Use(layer, choices) ─▶ runtime
 //	             down(silu(gate·x)·(up·x)) ◀─ Ready: expert by expert, as read
 //	             kept by (token, rank), summed in rank order ▸ add
 //	         norm ▸ output ▸ logits ─Sampler─▶ next token

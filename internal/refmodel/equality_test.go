@@ -14,8 +14,8 @@ import (
 // TestTokensEqual is the top test: three prompts of different domains, 64
 // tokens greedy, give the same tokens and the same logits, bit for bit, with all
 // experts resident, at a quarter, at the smallest possible budget, from one lane,
-// from three, from the checkpoint in place, with and without forecast and
-// speculation.
+// from three, from the checkpoint in place, with and without forecast, speculation
+// and look-ahead.
 func TestTokensEqual(t *testing.T) {
 	path := q8Model(t)
 	model, err := Load(nil, path)
@@ -28,15 +28,17 @@ func TestTokensEqual(t *testing.T) {
 		name, path string
 		share      float64 // of all experts; 0: the floor
 		options    runtime.Options
+		lookahead  bool
 	}{
-		{"one lane, a quarter", one, 0.25, runtime.Options{}},
-		{"one lane, floor", one, 0, runtime.Options{}},
-		{"one lane, a quarter, LRU", one, 0.25, runtime.Options{Keep: runtime.KeepLRU}},
-		{"one lane, a quarter, no speculation", one, 0.25, runtime.Options{NoSpeculation: true}},
-		{"three lanes, a quarter", three, 0.25, runtime.Options{}},
-		{"three lanes, floor, buffered", three, 0, runtime.Options{Buffered: true}},
-		{"in place, a quarter", path, 0.25, runtime.Options{}},
-		{"in place, floor", path, 0, runtime.Options{}},
+		{"one lane, a quarter", one, 0.25, runtime.Options{}, false},
+		{"one lane, floor", one, 0, runtime.Options{}, false},
+		{"one lane, a quarter, LRU", one, 0.25, runtime.Options{Keep: runtime.KeepLRU}, true},
+		{"one lane, a quarter, no speculation", one, 0.25, runtime.Options{NoSpeculation: true}, true},
+		{"one lane, a quarter, look-ahead", one, 0.25, runtime.Options{LookaheadLayers: 3}, true},
+		{"three lanes, a quarter", three, 0.25, runtime.Options{}, true},
+		{"three lanes, floor, buffered", three, 0, runtime.Options{Buffered: true}, false},
+		{"in place, a quarter", path, 0.25, runtime.Options{}, true},
+		{"in place, floor", path, 0, runtime.Options{}, true},
 	}
 	if ring, err := layout.OpenRing(layout.RingOptions{}); err == nil {
 		defer ring.Close()
@@ -55,7 +57,7 @@ func TestTokensEqual(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, p := range prompts {
-		want[i] = transcribe(t, model, resident, p.IDs, steps)
+		want[i] = transcribe(t, model, resident, p.IDs, steps, Options{})
 	}
 	if st := resident.Stats(); st.Hits != st.Lookups {
 		t.Errorf("resident: %d of %d lookups were hits, want all", st.Hits, st.Lookups)
@@ -64,7 +66,7 @@ func TestTokensEqual(t *testing.T) {
 		arm.options.Poison = true
 		rt := openAt(t, arm.path, arm.share, arm.options)
 		for i, p := range prompts {
-			if d := transcribe(t, model, rt, p.IDs, steps).Difference(want[i]); d != "" {
+			if d := transcribe(t, model, rt, p.IDs, steps, Options{Lookahead: arm.lookahead}).Difference(want[i]); d != "" {
 				t.Errorf("%s, prompt %s: not as resident: %s", arm.name, p.Name, d)
 			}
 		}
@@ -123,9 +125,9 @@ func openAt(t *testing.T, path string, share float64, o runtime.Options) *runtim
 	return openStreamed(t, path, o)
 }
 
-func transcribe(t *testing.T, m *Model, rt *runtime.Runtime, prompt []int32, steps int) Transcript {
+func transcribe(t *testing.T, m *Model, rt *runtime.Runtime, prompt []int32, steps int, o Options) Transcript {
 	t.Helper()
-	got, err := streamedGenerator(t, m, rt, Options{}).Transcribe(t.Context(), prompt, steps)
+	got, err := streamedGenerator(t, m, rt, o).Transcribe(t.Context(), prompt, steps)
 	if err != nil {
 		t.Fatal(err)
 	}

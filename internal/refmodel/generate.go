@@ -17,6 +17,10 @@ type Options struct {
 	// Context is the longest sequence in tokens; 0 means the model's own
 	// limit, which is also the most.
 	Context int
+	// Lookahead tells the runtime, in decoding, what each router sees
+	// (runtime.Session.Lookahead), where the model's routers are at hand. It changes
+	// the reads, never the result.
+	Lookahead bool
 	// IgnoreEnd goes on after the token that ends a text.
 	IgnoreEnd bool
 	// OnRoute, if not nil, is told what each router chose, layer by layer in

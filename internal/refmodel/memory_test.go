@@ -38,6 +38,8 @@ func (e *memoryExpert) part(name string) (weights, bool) {
 
 func (m *memory) step(phase trace.Phase, _ []int32) { m.passes = append(m.passes, phase) }
 
+func (m *memory) look(int, []float32) {}
+
 func (m *memory) close() error { m.closed++; return nil }
 
 func (m *memory) each(_ context.Context, layer int, choices []router.Choice, compute func(expert) error) error {

@@ -26,6 +26,10 @@ type routing struct {
 func (r *runner) mix(ctx context.Context, b, n int) error {
 	w, c, s := &r.model.blocks[b], r.model.Config, &r.scratch
 	rmsNormRows(s.normed, s.stream, w.expertNorm, c.NormEps)
+	if n == 1 {
+		// A chunk of a prompt uses most experts anyway.
+		r.experts.look(b, s.normed)
+	}
 	w.router.apply(s.routing.probabilities, s.normed)
 	s.routing.choose(c, n)
 	if r.onRoute != nil {

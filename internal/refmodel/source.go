@@ -12,6 +12,9 @@ import (
 type experts interface {
 	// step starts a pass and tells its tokens, before layer 0.
 	step(phase trace.Phase, tokens []int32)
+	// look shows what a layer's router is about to see of one token, so that the
+	// next layers' experts can be foreseen. It changes nothing that is computed.
+	look(layer int, hidden []float32)
 	// each calls compute for every expert that the choices name, once each, in
 	// the order they arrive. The expert's bytes are valid inside the call
 	// only. It returns compute's first error, or why an expert did not come.

@@ -20,7 +20,7 @@ func New(m *Model, rt *runtime.Runtime, o Options) (*Generator, error) {
 		return nil, fmt.Errorf("refmodel: %w", err)
 	}
 	open := func() (experts, error) {
-		s := &streamed{session: rt.NewSession()}
+		s := &streamed{session: rt.NewSession(), looks: o.Lookahead}
 		if o.OnSession != nil {
 			if err := o.OnSession(s.session); err != nil {
 				return nil, errors.Join(err, s.close())
@@ -34,12 +34,19 @@ func New(m *Model, rt *runtime.Runtime, o Options) (*Generator, error) {
 // streamed is one sequence's expert weights from the runtime.
 type streamed struct {
 	session *runtime.Session
+	looks   bool // ahead
 	lent    lent // reused, so that handing an expert on does not allocate
 }
 
 var _ experts = (*streamed)(nil)
 
 func (s *streamed) step(phase trace.Phase, tokens []int32) { s.session.Step(phase, tokens) }
+
+// look costs a copy. It gives up where the runtime cannot look ahead, which it logs
+// where that is a fault: a guess must not stop a runner.
+func (s *streamed) look(layer int, hidden []float32) {
+	s.looks = s.looks && s.session.Lookahead(layer, hidden) == nil
+}
 
 func (s *streamed) close() error { return s.session.Close() }
 

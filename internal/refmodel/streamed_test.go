@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"outrider/layout"
+	"outrider/layout/checkpoint"
 	"outrider/router"
 	"outrider/runtime"
 )
@@ -120,6 +121,46 @@ func TestOnSession(t *testing.T) {
 	full := errors.New("disk is full")
 	_, err := New(model, rt, Options{OnSession: func(*runtime.Session) error { return full }})
 	wantError(t, "OnSession", err, full, "disk is full")
+}
+
+// TestLookahead: in decoding every router but the last one's input is told, if asked
+// for; where the routers are not at hand, the generator goes on without.
+func TestLookahead(t *testing.T) {
+	path, _ := synthetic{config: smallConfig()}.write(t)
+	model, _ := loadMemory(t, path)
+	told := func(rt *runtime.Runtime, o Options) int64 {
+		t.Helper()
+		g := streamedGenerator(t, model, rt, o)
+		before := rt.Stats().Hints
+		if err := errors.Join(g.Prefill(t.Context(), someTokens), g.Decode(t.Context(), someTokens...)); err != nil {
+			t.Fatal(err)
+		}
+		after := rt.Stats().Hints
+		if after.Refused-before.Refused > 1 {
+			t.Errorf("%d look-aheads were refused, want that it gives up after one", after.Refused-before.Refused)
+		}
+		return after.Told + after.Lost - before.Told - before.Lost
+	}
+	budget := runtime.Options{BudgetBytes: 1 << 20}
+	rt := openStreamed(t, path, budget)
+	if got, want := told(rt, Options{Lookahead: true}), len(someTokens)*(model.Config.Blocks-1); got != int64(want) {
+		t.Errorf("got %d look-aheads, want %d", got, want)
+	}
+	if got := told(rt, Options{}); got != 0 {
+		t.Errorf("not asked for: got %d look-aheads, want none", got)
+	}
+	m, err := checkpoint.Open(layout.OS(), path, layout.Buffered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blind, err := runtime.New(struct{ layout.Source }{m.Source}, budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blind.Close()
+	if got := told(blind, Options{Lookahead: true}); got != 0 || blind.Stats().Hints.Refused != 1 {
+		t.Errorf("no routers: got %d look-aheads and %+v, want one that was refused", got, blind.Stats().Hints)
+	}
 }
 
 func TestClosedRuntime(t *testing.T) {

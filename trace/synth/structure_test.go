@@ -133,7 +133,7 @@ func TestWhoWins(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.Shape, o.Tokens, o.Seed = shape, 2000, 6
-		e, err := router.Evaluate(p, made(t, kind, o), router.EvalOptions{})
+		e, err := router.Evaluate(t.Context(), p, made(t, kind, o), router.EvalOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
