@@ -17,8 +17,8 @@ type Predictor struct {
 }
 
 var (
-	_ router.Saver   = (*Predictor)(nil)
-	_ router.History = (*history)(nil)
+	_ router.Saver     = (*Predictor)(nil)
+	_ router.Outlooker = (*history)(nil)
 )
 
 // New makes a predictor over an online one that has seen nothing.
@@ -151,4 +151,10 @@ func (h *history) Score(layer int, dst []float32) {
 	for e, z := range dst {
 		dst[e] = sigmoid(z)
 	}
+}
+
+// Outlook is the online predictor's, shifted to the network's forecast.
+func (h *history) Outlook(layer int, next, dst []float32) bool {
+	far, ok := h.online.(router.Outlooker)
+	return ok && far.Outlook(layer, next, dst)
 }
