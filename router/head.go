@@ -54,21 +54,13 @@ func (h *head) sum(columns []float32, from *sources, dst []float32) {
 	n := len(dst)
 	copy(dst, h.bias)
 	for kind, ties := range h.ties {
-		if ties == nil {
-			continue
-		}
-		s := &from[kind]
-		for at, i := range s.experts {
-			axpy(s.weight(at), ties[int(i)*n:][:n], dst)
+		if ties != nil {
+			from[kind].addRows(ties, dst)
 		}
 	}
 	k := 0
 	for ; k+4 <= len(h.weight); k += 4 {
-		w := (*[4]float32)(h.weight[k:])
-		a, b, c, d := columns[k*n:][:n], columns[(k+1)*n:][:n], columns[(k+2)*n:][:n], columns[(k+3)*n:][:n]
-		for e := range dst {
-			dst[e] += w[0]*a[e] + w[1]*b[e] + w[2]*c[e] + w[3]*d[e]
-		}
+		axpy4((*[4]float32)(h.weight[k:]), columns[k*n:][:n], columns[(k+1)*n:][:n], columns[(k+2)*n:][:n], columns[(k+3)*n:][:n], dst)
 	}
 	for ; k < len(h.weight); k++ {
 		axpy(h.weight[k], columns[k*n:][:n], dst)
@@ -82,13 +74,7 @@ func (h *head) learn(columns []float32, from *sources, miss []float32) {
 	k := 0
 	for ; k+4 <= len(h.weight); k += 4 {
 		a, b, c, d := columns[k*n:][:n], columns[(k+1)*n:][:n], columns[(k+2)*n:][:n], columns[(k+3)*n:][:n]
-		var ga, gb, gc, gd float32
-		for e, m := range miss {
-			ga += a[e] * m
-			gb += b[e] * m
-			gc += c[e] * m
-			gd += d[e] * m
-		}
+		ga, gb, gc, gd := dot4(miss, a, b, c, d)
 		h.descend(k, ga)
 		h.descend(k+1, gb)
 		h.descend(k+2, gc)
@@ -127,6 +113,41 @@ func (h *head) tieStep(kind int, source int32) float32 {
 func (h *head) descend(k int, gradient float32) {
 	h.speed[k] = h.speed[k]*speedKeep + gradient*gradient
 	h.weight[k] -= stepSize * gradient / float32(math.Sqrt(float64(h.speed[k])))
+}
+
+// dot4 is the product of x with each of four columns. Even and odd entries are summed
+// apart, so that no addition waits for the one before it.
+func dot4(x, a, b, c, d []float32) (sa, sb, sc, sd float32) {
+	a, b, c, d = a[:len(x)], b[:len(x)], c[:len(x)], d[:len(x)]
+	var ta, tb, tc, td float32
+	e := 0
+	for ; e+2 <= len(x); e += 2 {
+		x, a, b, c, d := (*[2]float32)(x[e:]), (*[2]float32)(a[e:]), (*[2]float32)(b[e:]), (*[2]float32)(c[e:]), (*[2]float32)(d[e:])
+		sa += a[0] * x[0]
+		sb += b[0] * x[0]
+		sc += c[0] * x[0]
+		sd += d[0] * x[0]
+		ta += a[1] * x[1]
+		tb += b[1] * x[1]
+		tc += c[1] * x[1]
+		td += d[1] * x[1]
+	}
+	if e < len(x) {
+		sa += a[e] * x[e]
+		sb += b[e] * x[e]
+		sc += c[e] * x[e]
+		sd += d[e] * x[e]
+	}
+	return sa + ta, sb + tb, sc + tc, sd + td
+}
+
+// axpy4 adds w[0] times a, and so on, to y: four at once, since y is then read and
+// written once.
+func axpy4(w *[4]float32, a, b, c, d, y []float32) {
+	a, b, c, d = a[:len(y)], b[:len(y)], c[:len(y)], d[:len(y)]
+	for e := range y {
+		y[e] += w[0]*a[e] + w[1]*b[e] + w[2]*c[e] + w[3]*d[e]
+	}
 }
 
 // axpy adds a times x to y.

@@ -233,7 +233,7 @@ func (h *onlineHistory) train(layer, nearest int, common *commonState, state *ph
 		switch {
 		case i == headFar && h.opening < 0 && (common.tokens == nil || len(h.tokens) == 0):
 		case i == headSkip && !h.observed(layer-2):
-		case h.due(layer, state):
+		case h.due(layer, state, seldomEvery):
 			state.heads[i].sum(s.columns, &s.sources, s.score)
 			h.learn(&state.heads[i], s.score)
 		}
@@ -243,15 +243,16 @@ func (h *onlineHistory) train(layer, nearest int, common *commonState, state *ph
 }
 
 // seldomAfter passes the heads between keep and the nearest learn at every
-// seldomEvery-th only: most forecasts are made one layer ahead, and these cost as
-// much.
+// seldomEvery-th only, since most forecasts are made one layer ahead, and the outlook,
+// which costs as much as one, at every outlookEvery-th.
 const (
-	seldomAfter = 256
-	seldomEvery = 4
+	seldomAfter  = 256
+	seldomEvery  = 4
+	outlookEvery = 2
 )
 
-func (h *onlineHistory) due(layer int, state *phaseState) bool {
-	return state.version < seldomAfter || (state.version+layer)%seldomEvery == 0
+func (h *onlineHistory) due(layer int, state *phaseState, every int) bool {
+	return state.version < seldomAfter || (state.version+layer)%every == 0
 }
 
 // learn takes a step of one head from its log odds.

@@ -90,7 +90,7 @@ func (h *onlineHistory) outlookColumn(odds []float32) {
 func (h *onlineHistory) trainOutlook(layer int, odds []float32, state *phaseState) {
 	s, f := &h.scratch, &h.layers[layer].foresight
 	h.outlookColumn(odds)
-	if f.known {
+	if f.known && h.due(layer, state, outlookEvery) {
 		state.outlook.score(s.outlook, nil, s.now)
 		state.outlook.score(f.columns, nil, s.score)
 		for e, x := range s.score {

@@ -27,6 +27,10 @@ const (
 	pairPrior = 4
 	// pairDecay applies at each use of the source.
 	pairDecay = 0.999
+	// rareDecay is that of decayEvery uses, which pairs that give evidence apply at
+	// once: it costs as much as the rest of a count.
+	decayEvery = 8
+	rareDecay  = 1 - decayEvery*(1-pairDecay)
 
 	wellKnown = 32 // uses of a source
 	logsEvery = 4
@@ -66,17 +70,27 @@ func newEvidencePairs(experts int) pairs {
 func (p *pairs) add(from, to []int32, long *longRun) {
 	for _, i := range from {
 		row := p.count[int(i)*p.experts:][:p.experts]
-		for j := range row {
-			row[j] *= pairDecay
+		switch {
+		case p.logs == nil:
+			p.decay(row, i, pairDecay)
+		case p.uses[i]%decayEvery == decayEvery-1:
+			p.decay(row, i, rareDecay)
 		}
 		for _, j := range to {
 			row[j]++
 		}
-		p.passes[i] = p.passes[i]*pairDecay + 1
+		p.passes[i]++
 		if p.logs != nil {
 			p.takeLogs(i, long)
 		}
 	}
+}
+
+func (p *pairs) decay(row []float32, source int32, keep float32) {
+	for j := range row {
+		row[j] *= keep
+	}
+	p.passes[source] *= keep
 }
 
 func (p *pairs) takeLogs(source int32, long *longRun) {
@@ -97,14 +111,13 @@ func (p *pairs) takeLogs(source int32, long *longRun) {
 // independent.
 func (p *pairs) evidence(from *source, long *longRun, ratio []float32) {
 	clear(ratio)
-	var weights float32
+	// A source that was never seen has logs of 0: it says nothing of any expert, and
+	// counts for nothing.
+	weights := from.addRows(p.logs, ratio)
 	for at, i := range from.experts {
 		if p.passes[i] == 0 {
-			continue
+			weights -= from.weight(at)
 		}
-		weight := from.weight(at)
-		weights += weight
-		axpy(weight, p.logs[int(i)*p.experts:][:p.experts], ratio)
 	}
 	axpy(-weights, long.log, ratio)
 }
@@ -122,6 +135,24 @@ func (s *source) weight(at int) float32 {
 		return 1
 	}
 	return 0.5 + 0.5*s.gates[s.experts[at]]
+}
+
+// addRows adds to dst, for each expert of the source, its row of a matrix times its
+// weight. It returns the sum of the weights.
+func (s *source) addRows(matrix, dst []float32) (sum float32) {
+	n, at := len(dst), 0
+	for ; at+4 <= len(s.experts); at += 4 {
+		x := (*[4]int32)(s.experts[at:])
+		w := [4]float32{s.weight(at), s.weight(at + 1), s.weight(at + 2), s.weight(at + 3)}
+		axpy4(&w, matrix[int(x[0])*n:][:n], matrix[int(x[1])*n:][:n], matrix[int(x[2])*n:][:n], matrix[int(x[3])*n:][:n], dst)
+		sum += w[0] + w[1] + w[2] + w[3]
+	}
+	for ; at < len(s.experts); at++ {
+		w := s.weight(at)
+		axpy(w, matrix[int(s.experts[at])*n:][:n], dst)
+		sum += w
+	}
+	return sum
 }
 
 // Kinds of source, in the order in which heads use them.
