@@ -187,6 +187,23 @@ func (c *Cache) Resident(id layout.ExpertID) bool {
 	return c.table.Resident(id)
 }
 
+// Lapse drops an expert that was brought by a speculative read and never used since,
+// and reports whether it was one. Its memory goes back to the system.
+func (c *Cache) Lapse(id layout.ExpertID) bool {
+	if !c.shape.Contains(id) {
+		return false
+	}
+	c.mu.Lock()
+	if c.closed || !c.table.Lapse(id) {
+		c.mu.Unlock()
+		return false
+	}
+	d := c.dropLocked([]layout.ExpertID{id})
+	c.mu.Unlock()
+	c.settle(d)
+	return true
+}
+
 // Step tells that one layer was executed: the clock of Options.Protect.
 func (c *Cache) Step() {
 	c.mu.Lock()

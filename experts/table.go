@@ -281,6 +281,12 @@ func (t *Table) Evict(id layout.ExpertID) bool {
 	return true
 }
 
+// Lapse evicts an expert that was brought by a speculative read and never used since;
+// any other it leaves, and reports false.
+func (t *Table) Lapse(id layout.ExpertID) bool {
+	return t.entries[t.shape.Ordinal(id)].flags&unused != 0 && t.Evict(id)
+}
+
 // Invalidate fetches the layer's keys from the policy again.
 func (t *Table) Invalidate(layer int) {
 	t.heads[layer].dirty = true

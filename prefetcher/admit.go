@@ -17,7 +17,7 @@ type Candidate struct {
 // victim of a speculative read must be expected. With equal forecasts for both, a
 // swap costs a read and gains nothing; a margin keeps errors of the forecast from
 // doing harm.
-const DefaultMargin = 2
+const DefaultMargin = 1.5
 
 // Expect is the expected number of layer executions until an expert is used,
 // for one that step NeededBy uses with probability p: the distance to that step,
@@ -38,14 +38,18 @@ func (c Candidate) Expect(step int64, layers int) float64 {
 type Admission struct {
 	Step      int64   // the step that is executing
 	Threshold float64 // least p x saved share, 0 to 1 (Governor.Threshold)
-	// ReadSteps is how long the drive is busy with one expert, in steps:
-	// the read time over the time of one layer execution. 0 where not known.
+	// ReadSteps is the time of one read over the time that demands leave the drive
+	// in a step (Tempo.FreeSteps): speculation has no other. What demands take
+	// lengthens the step as much as it delays the read. 0 where not known.
 	ReadSteps float64
+	// TopK, the experts of a layer that one token uses, bounds what the reads for
+	// one step are expected to waste, see Fill; 0: nothing does.
+	TopK int
 }
 
 // Saved is the share of one read's stall, 0 to 1, that a read begun behind
-// ahead others spares if the expert is indeed used. It is 1 when the read is
-// in time. A late read still spares what is done by then: the demand joins it.
+// ahead other speculative ones spares if the expert is indeed used. It is 1 when the
+// read is in time. A late read still spares what is done by then: the demand joins it.
 func (a Admission) Saved(c Candidate, ahead int) float64 {
 	left := float64(c.NeededBy - a.Step)
 	if left <= 0 {
@@ -59,7 +63,7 @@ func (a Admission) Saved(c Candidate, ahead int) float64 {
 	return max(1-late/a.ReadSteps, 0)
 }
 
-// Admit is the rule for one candidate with ahead reads to be served before it:
+// Admit is the rule for one candidate with ahead speculative reads before it:
 // the expected saved stall, p x Saved in units of one read's time, reaches the
 // threshold, and the read comes in time, which is to say that at least half of it
 // is done when it is needed.

@@ -18,7 +18,7 @@ func TestAdmit(t *testing.T) {
 		{"likely and soon", 0.8, 11, 0, 0.5, 0.25, true},
 		{"under the threshold", 0.4, 11, 0, 0.5, 0.25, false},
 		{"at the threshold", 0.5, 11, 0, 0.5, 0.25, true},
-		{"queue fills the time exactly", 0.8, 11, 3, 0.5, 0.25, true},
+		{"those before fill the time exactly", 0.8, 11, 3, 0.5, 0.25, true},
 		{"half done when needed", 0.8, 11, 0, 0.4, 2, true},
 		{"less than half done when needed", 1, 11, 0, 0, 2.1, false},
 		{"behind too many", 0.8, 11, 5, 0.1, 0.25, false},

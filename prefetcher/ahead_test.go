@@ -133,7 +133,7 @@ func TestWidthLeavesAWorkerToDemands(t *testing.T) {
 		r := newRig(t, rigOptions{model: device.Model{Latency: 10 * ms}, Options: Options{Workers: 4}})
 		var list []Candidate
 		for i := range 8 {
-			list = append(list, Candidate{eid(1, i), 0.9, 1})
+			list = append(list, Candidate{eid(1, i), 1, 1})
 		}
 		r.p.Speculate(0, list)
 		synctest.Wait()
@@ -169,7 +169,7 @@ func TestLanesTogetherLeaveAWorkerToDemands(t *testing.T) {
 				Options: Options{Workers: 4, Block: 4096}})
 			var list []Candidate
 			for i := range 12 {
-				list = append(list, Candidate{eid(1+i/8, i%8), 0.9, 1})
+				list = append(list, Candidate{eid(1+i/8, i%8), 1, 1})
 			}
 			r.p.Speculate(0, list)
 			for range 3 {
@@ -228,20 +228,22 @@ func TestPromotedReadUsesAllWorkers(t *testing.T) {
 	})
 }
 
-func TestForecastsBehindDemandsAreRejected(t *testing.T) {
+// Speculation has only the time that demands leave: with 1 ms of it a step and reads
+// of 2 ms, one read is half done by the next step, and a second one not at all.
+func TestForecastsBeyondTheFreeTimeAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, rigOptions{model: pages, Options: Options{Workers: 1}})
 		in := &inbox{rig: r}
 		r.p.mu.Lock()
-		r.p.mu.pace.stepTime, r.p.mu.pace.readTime = 0.008, 0.002
+		r.p.mu.pace.stepTime, r.p.mu.pace.freeTime, r.p.mu.pace.readTime = 0.008, 0.001, 0.002
 		r.p.mu.Unlock()
 		for i := range 6 {
 			r.p.Demand(eid(0, i), i, in)
 		}
 		synctest.Wait()
-		r.p.Speculate(0, []Candidate{{eid(1, 0), 0.9, 1}, {eid(2, 0), 0.9, 2}})
-		if s := r.p.Stats(); s.Rejected != 1 || s.Queued != 1 {
-			t.Errorf("got rejected %d queued %d, want 1 1: only the later one can be in time", s.Rejected, s.Queued)
+		r.p.Speculate(0, []Candidate{{eid(1, 0), 1, 1}, {eid(1, 1), 1, 1}, {eid(2, 0), 1, 4}})
+		if s := r.p.Stats(); s.Rejected != 1 || s.Queued != 2 {
+			t.Errorf("got rejected %d queued %d, want 1 2: the second for the next step is too late", s.Rejected, s.Queued)
 		}
 		time.Sleep(time.Second)
 		r.close()

@@ -7,15 +7,15 @@ type GovernorOptions struct {
 	Lanes    int // lanes of the source; default 1
 	MaxWidth int // most speculative blocks being read at once on a lane; default 4
 
-	OffBelow float64 // usefulness under which speculation stops; default 0.2
-	Target   float64 // usefulness at which the threshold is lowest; default 0.4
+	OffBelow float64 // usefulness under which speculation stops; default 0.15
+	Target   float64 // usefulness at which the threshold is lowest; default 0.3
 
-	MinThreshold float64 // least expected saving of a read, in read times; default 0.15
+	MinThreshold float64 // least expected saving of a read, in read times; default 0.22
 	MaxThreshold float64 // the threshold as usefulness falls to OffBelow; default 0.8
 
 	Window   int   // due reads after which an outcome counts 1/e; default 64
 	Evidence int   // due reads before the first verdict; default 24
-	Probe    int   // reads of one probe; default 8
+	Probe    int   // reads of one probe, and those without any use that are verdict enough; default 8
 	Backoff  int64 // steps from switching off to the first probe; default 256
 	// MaxBackoff limits the doubling of Backoff after each probe that
 	// fails; default 1 << 20 steps.
@@ -38,9 +38,9 @@ func (o GovernorOptions) withDefaults() GovernorOptions {
 	def(&o.Window, 64)
 	def(&o.Evidence, 24)
 	def(&o.Probe, 8)
-	defF(&o.OffBelow, 0.2)
-	defF(&o.Target, 0.4)
-	defF(&o.MinThreshold, 0.15)
+	defF(&o.OffBelow, 0.15)
+	defF(&o.Target, 0.3)
+	defF(&o.MinThreshold, 0.22)
 	defF(&o.MaxThreshold, 0.8)
 	if o.Backoff <= 0 {
 		o.Backoff = 256
@@ -88,8 +88,7 @@ func (t tally) usefulness() float64 {
 	if t.due <= 0 {
 		return 0
 	}
-	right := t.right / t.due
-	return max(right-t.displaced/t.due*max(1-right, 0), 0)
+	return max((t.right-t.displaced)/t.due, 0)
 }
 
 // Governor decides how much speculation the drive and the forecast are worth.
@@ -100,14 +99,14 @@ func (t tally) usefulness() float64 {
 //	 │                              └────── did not pay ─────────┘ │
 //	 └────────────────────────────────────── paid ─────────────────┘
 //
-// Usefulness is what a read spares: with right = (useful + late/2) ÷ due, it is
-// right − displaced ÷ due × (1 − right), decayed by count of reads. A read is due
-// once the step that it was meant for is over: before that it has had no chance to
-// be useful. A late read counts half, since its demand waits less. A displaced
-// expert costs a demand read, but only where the read that displaced it was wrong:
-// the demand that a right one replaces would have displaced as much. As usefulness
-// falls from Target to OffBelow the threshold rises from MinThreshold to
-// MaxThreshold.
+// Usefulness is what a read spares: (useful + late/2 − displaced) ÷ due, decayed by
+// count of reads. A read is due once the step that it was meant for is over: before
+// that it has had no chance to be useful. A late read counts half, since its demand
+// waits less. A displaced expert costs a demand read. Some of those a demand in the
+// read's place would have displaced as well; they count all the same, because how
+// many is not known, and where it matters, just under the token cycle, they are few.
+// As usefulness falls from Target to OffBelow the threshold rises from MinThreshold
+// to MaxThreshold.
 //
 // It is a pure state machine: the same events give the same decisions. Not safe
 // for concurrent use.
@@ -240,15 +239,15 @@ func (g *Governor) fallDue(slot int) {
 func (g *Governor) judge() {
 	switch g.mode {
 	case SpeculationOn:
-		if g.since.due < float64(g.opt.Evidence) {
-			return
-		}
-		if g.Usefulness() < g.opt.OffBelow {
+		enough := g.since.due >= float64(g.opt.Evidence)
+		hopeless := g.since.due >= float64(g.opt.Probe) && g.since.right == 0
+		switch {
+		case hopeless || enough && g.Usefulness() < g.opt.OffBelow:
 			g.wake = g.step + g.backoff
 			g.enter(SpeculationOff)
-			return
+		case enough:
+			g.backoff = g.opt.Backoff
 		}
-		g.backoff = g.opt.Backoff
 	case SpeculationOff:
 		if g.step >= g.wake {
 			g.enter(SpeculationProbe)
@@ -257,7 +256,8 @@ func (g *Governor) judge() {
 		if g.since.due < float64(g.opt.Probe) {
 			return
 		}
-		if g.since.usefulness() >= g.opt.OffBelow {
+		// More than what keeps speculation on: there is less evidence.
+		if g.since.usefulness() >= (g.opt.OffBelow+g.opt.Target)/2 {
 			g.enter(SpeculationOn)
 			return
 		}

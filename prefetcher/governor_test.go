@@ -58,17 +58,17 @@ func TestGovernorSwitchesOff(t *testing.T) {
 
 func TestGovernorThresholdRisesAsUsefulnessFalls(t *testing.T) {
 	last := -1.0
-	for _, good := range []float64{1, 0.5, 0.3, 0.25} {
+	for _, good := range []float64{1, 0.4, 0.25, 0.18} {
 		g := NewGovernor(GovernorOptions{Window: 1000})
 		play(g, 1, 1000, 4, good, 3)
 		got := g.Threshold()
-		if got < last || (good < 0.4 && got <= last) {
+		if got < last || (good < 0.3 && got <= last) {
 			t.Errorf("useful %v: got threshold %.3f, want more than %.3f", good, got, last)
 		}
 		last = got
 	}
-	if got := NewGovernor(GovernorOptions{}).Threshold(); got != 0.15 {
-		t.Errorf("at start: got threshold %v, want 0.15", got)
+	if got := NewGovernor(GovernorOptions{}).Threshold(); got != 0.22 {
+		t.Errorf("at start: got threshold %v, want 0.22", got)
 	}
 }
 
@@ -197,8 +197,9 @@ func TestGovernorDisplacedOutweighsUseful(t *testing.T) {
 	}{
 		{"mostly wrong, each displaces", 1, 4, SpeculationOff},
 		{"half wrong, each displaces", 2, 4, SpeculationOff},
-		{"half wrong, half displace", 2, 2, SpeculationOn},
-		{"all right: the demands would have displaced as many", 4, 4, SpeculationOn},
+		{"half wrong, a quarter displaces", 2, 1, SpeculationOn},
+		{"all right, half displace", 4, 2, SpeculationOn},
+		{"all right, each displaces: nothing is gained", 4, 4, SpeculationOff},
 	}
 	for _, tt := range tests {
 		g := NewGovernor(GovernorOptions{})

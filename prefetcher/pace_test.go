@@ -27,6 +27,10 @@ func TestPace(t *testing.T) {
 	if got := p.readSteps(); math.Abs(got-0.2) > 1e-9 {
 		t.Errorf("two reads in 4 ms, a step of 10 ms: got %v steps a read, want 0.2", got)
 	}
+	// Demands took a quarter of the two lanes' time.
+	if got := p.FreeSteps(); math.Abs(got-0.2/0.75) > 1e-9 {
+		t.Errorf("2 ms a read, 7.5 ms free: got %v steps of free time a read, want %v", got, 0.2/0.75)
+	}
 	if got := p.advance(2, at(11)); got != nil {
 		t.Errorf("the same step again: got %v, want none", got)
 	}
@@ -37,6 +41,30 @@ func TestPace(t *testing.T) {
 	p.advance(4, at(1000000))
 	if got := p.stepTime; got > before*1.4 {
 		t.Errorf("after a pause: got a step time of %v, want not much more than %v", got, before)
+	}
+}
+
+// A drive that demands keep busy leaves speculation next to no time, which is not
+// the same as an unknown time.
+func TestTempoOfABusyDrive(t *testing.T) {
+	var tempo Tempo
+	if got := tempo.FreeSteps(); got != 0 {
+		t.Errorf("nothing measured: got %v, want 0", got)
+	}
+	for range 50 {
+		tempo.Step(10, []float64{1, 1.5}, 10, 5)
+	}
+	if got := tempo.FreeSteps(); !(got > 1000) || math.IsInf(got, 0) {
+		t.Errorf("busy drive: got %v free steps a read, want a large finite number", got)
+	}
+	if got := tempo.ReadSteps(); math.Abs(got-0.2) > 1e-9 {
+		t.Errorf("busy drive: got %v steps a read, want 0.2", got)
+	}
+	for range 100 {
+		tempo.Step(10, []float64{0.5, 0}, 10, 5)
+	}
+	if got := tempo.FreeSteps(); math.Abs(got-0.2/0.75) > 1e-3 {
+		t.Errorf("three quarters free again: got %v, want %v", got, 0.2/0.75)
 	}
 }
 
@@ -76,14 +104,14 @@ func TestPaceReach(t *testing.T) {
 		{time.Millisecond, time.Hour, maxReach},
 	} {
 		p := newPace(1)
-		if got := p.reach(); got != 1 {
+		if got := p.Reach(); got != 1 {
 			t.Errorf("at start: got a reach of %d, want 1", got)
 		}
 		for i := range int64(50) {
 			p.advance(i+1, start.Add(time.Duration(i)*c.step))
 			p.ended(c.read)
 		}
-		if got := p.reach(); got != c.want {
+		if got := p.Reach(); got != c.want {
 			t.Errorf("steps of %v, reads of %v: got a reach of %d, want %d", c.step, c.read, got, c.want)
 		}
 	}

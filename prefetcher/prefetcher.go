@@ -67,6 +67,8 @@ type Prefetcher struct {
 		passed  int       // demand blocks taken while a speculative one waited
 
 		governor *Governor
+		lapses   *Lapses
+		lapsed   []layout.ExpertID // scratch
 		pace     pace
 		step     int64
 		seen     experts.TableStats // what the governor was told of
@@ -102,6 +104,7 @@ func New(opt Options) (*Prefetcher, error) {
 	p.mu.fullBytes = noLimit
 	p.mu.width = make([]int, len(p.lanes))
 	p.mu.governor = NewGovernor(opt.Governor)
+	p.mu.lapses = NewLapses(p.shape)
 	p.mu.pace = newPace(len(p.lanes))
 	for range opt.Workers {
 		p.workers.Go(p.work)

@@ -49,10 +49,14 @@ func (p *Prefetcher) admitLocked(list []Candidate) (pushed int) {
 	if p.mu.governor.Mode() == SpeculationOff {
 		return 0
 	}
-	rule := p.admissionLocked()
-	// Reads under way are half done on average.
-	ahead := p.mu.queue.Len(Demand) + len(p.mu.parked) + (len(p.mu.flights)-p.mu.queue.Len(Demand)-len(p.mu.parked))/2
-	pushed, rejected := rule.Fill(p.mu.queue, list, ahead, func(id layout.ExpertID) bool { return p.mu.flights[id] != nil })
+	begun := 0 // for forecasts
+	for _, f := range p.mu.flights {
+		if f.class != Demand {
+			begun++
+		}
+	}
+	// Those are half done on average.
+	pushed, rejected := p.admissionLocked().Fill(p.mu.queue, list, begun/2, func(id layout.ExpertID) bool { return p.mu.flights[id] != nil })
 	p.count.rejected.Add(int64(rejected))
 	return pushed
 }
@@ -63,17 +67,20 @@ func (p *Prefetcher) admitLocked(list []Candidate) (pushed int) {
 func (p *Prefetcher) Reach() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.mu.pace.reach()
+	return p.mu.pace.Reach()
 }
 
 func (p *Prefetcher) admissionLocked() Admission {
-	return Admission{Step: p.mu.step, Threshold: p.mu.governor.Threshold(), ReadSteps: p.mu.pace.readSteps()}
+	return Admission{
+		Step: p.mu.step, Threshold: p.mu.governor.Threshold(),
+		ReadSteps: p.mu.pace.FreeSteps(), TopK: p.shape.TopK,
+	}
 }
 
 // Progress tells that the given step, one layer execution, began. Queued
 // speculative reads that can no longer be in time are dropped, and the governor
-// learns how speculation did and how long the lanes were idle. Steps only grow; an
-// older one changes nothing. Call it once for each step that any sequence makes,
+// learns how speculation did and how long the lanes were idle. What was read ahead long
+// ago and never used is dropped (Lapses). Steps only grow; an older one changes nothing. Call it once for each step that any sequence makes,
 // with one count for all.
 func (p *Prefetcher) Progress(step int64) {
 	seen := p.cache.Stats().TableStats
@@ -82,7 +89,9 @@ func (p *Prefetcher) Progress(step int64) {
 	changed := p.progressLocked(step, seen, now)
 	mode := p.mu.governor.Mode()
 	usefulness := p.mu.governor.Usefulness()
+	lapsed := p.lapsedLocked()
 	p.mu.Unlock()
+	p.drop(lapsed)
 	if changed && p.log != nil {
 		p.log.Info("prefetcher: speculation is "+mode.String(), "step", step, "usefulness", usefulness)
 	}
@@ -111,4 +120,36 @@ func (p *Prefetcher) progressLocked(step int64, seen experts.TableStats, now tim
 	p.count.dropped.Add(int64(len(p.mu.items)))
 	p.wakeLocked(p.mu.queue.Len(Near) + p.mu.queue.Len(Far)) // the width may have grown
 	return g.Mode() != before
+}
+
+// lapsedLocked takes the list of the reads that lapse now; drop gives it back.
+func (p *Prefetcher) lapsedLocked() (lapsed []layout.ExpertID) {
+	if p.mu.closed {
+		return nil
+	}
+	step, off := p.mu.step, p.mu.governor.Mode() == SpeculationOff
+	for id, ok := p.mu.lapses.Next(step, off); ok; id, ok = p.mu.lapses.Next(step, off) {
+		if p.mu.flights[id] != nil {
+			p.mu.lapses.Begun(id, step) // look again later
+			continue
+		}
+		if lapsed == nil {
+			lapsed, p.mu.lapsed = p.mu.lapsed[:0], nil
+		}
+		lapsed = append(lapsed, id)
+	}
+	return lapsed
+}
+
+// drop is off the lock: the cache calls back when room is free (RoomFreed).
+func (p *Prefetcher) drop(lapsed []layout.ExpertID) {
+	if len(lapsed) == 0 {
+		return
+	}
+	for _, id := range lapsed {
+		p.cache.Lapse(id)
+	}
+	p.mu.Lock()
+	p.mu.lapsed = lapsed[:0]
+	p.mu.Unlock()
 }

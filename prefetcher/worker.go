@@ -238,6 +238,7 @@ func (p *Prefetcher) startReading(f *flight, class Class) {
 		p.count.issued.Add(1)
 		p.count.speculativeBytes.Add(f.place.Bytes)
 		p.mu.governor.Issued(f.item.NeededBy)
+		p.mu.lapses.Begun(f.id, f.item.NeededBy)
 		if f.class == Demand { // since it was taken
 			p.lateLocked(f)
 		}

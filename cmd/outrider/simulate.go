@@ -25,6 +25,8 @@ type simulateCmd struct {
 	Chunk     int         `help:"Prompt tokens of a sequence in one pass, where the trace tells prefill from decode." default:"1" placeholder:"T"`
 	Device    []driveFlag `help:"A drive, such as 3GB/s or 3GB/s+80us (bandwidth and latency of each read); several share each expert. Default: one that reads an expert at a time." placeholder:"DRIVE"`
 	Record    amount      `help:"Size of an expert, for --device and for --cache in bytes." placeholder:"BYTES"`
+	Warm      share       `help:"The forecast only learns from this first share of the trace, such as 20%; the rest is replayed, from an empty cache." placeholder:"SHARE" xor:"warm"`
+	Skip      share       `help:"Leave this first share out without learning from it: what --warm is to be compared with." placeholder:"SHARE" xor:"warm"`
 	MaxTokens int         `help:"Replay this many tokens only; 0 means all." default:"0" placeholder:"N"`
 	Plot      string      `help:"Also draw stall and hits against cache size: .svg or .png." placeholder:"FILE"`
 	recording
@@ -66,7 +68,11 @@ func (c *simulateCmd) Run(ctx context.Context, a *app) error {
 	if err := checkPlot(c.Plot); err != nil {
 		return err
 	}
-	replayed, err := c.tokens(ctx, a, c.MaxTokens, c.Trace...)
+	limit := c.MaxTokens
+	if c.Warm > 0 || c.Skip > 0 { // a share of all there is
+		limit = 0
+	}
+	replayed, err := c.tokens(ctx, a, limit, c.Trace...)
 	if err != nil {
 		return err
 	}
@@ -74,6 +80,7 @@ func (c *simulateCmd) Run(ctx context.Context, a *app) error {
 	if err := simulateAll(ctx, a, replayed, cells, s.Cells); err != nil {
 		return err
 	}
+	s.Trace.Tokens = s.Cells[0].Tokens
 	if c.Plot != "" {
 		if err := plotSimulation(c.Plot, s); err != nil {
 			return err
@@ -87,6 +94,9 @@ func simulateAll(ctx context.Context, a *app, t *trace.Trace, cells []cell, resu
 	bar := a.progress("simulating", "tokens")
 	defer bar.finish()
 	total := int64(len(cells)) * int64(t.Len())
+	if n := cells[0].options.MaxTokens; n > 0 {
+		total = int64(len(cells)) * int64(min(n, t.Len()))
+	}
 	var done atomic.Int64
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(processors())
@@ -116,8 +126,12 @@ func (c *simulateCmd) cells() ([]cell, error) {
 		return nil, usagef("--max-tokens is %d, want 0 (all) or more", c.MaxTokens)
 	case !(c.Attention > 0 && c.Attention <= 1):
 		return nil, usagef("--attention is %v, want more than 0 to 1", c.Attention)
+	case c.Warm == 1 || c.Skip == 1:
+		return nil, usagef("--warm and --skip leave nothing to replay, want less than 100%%")
 	case c.Batch < 1 || c.Chunk < 1:
 		return nil, usagef("--batch is %d and --chunk %d, want 1 or more", c.Batch, c.Chunk)
+	case len(c.Runs) == 0 || len(c.Cache) == 0 || len(c.Ratio) == 0:
+		return nil, usagef("--runs, --cache and --ratio want a value each")
 	case c.Record.share > 0:
 		return nil, usagef("--record is a share, want bytes such as 12MiB")
 	}
@@ -136,6 +150,7 @@ func (c *simulateCmd) cells() ([]cell, error) {
 			o := sim.Options{
 				Ratio: ratio, Attention: c.Attention, Batch: c.Batch, Chunk: c.Chunk, RecordBytes: c.Record.bytes,
 				CacheShare: size.share, CacheExperts: size.experts, CacheBytes: size.bytes,
+				MaxTokens: c.MaxTokens, Warm: float64(c.Warm), Skip: float64(c.Skip),
 			}
 			for _, d := range c.Device {
 				o.Drives = append(o.Drives, sim.Drive(d))

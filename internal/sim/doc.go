@@ -23,7 +23,8 @@
 // The cache is one for all layers, counted in experts. Passes are those of package
 // passes: the tokens one by one, in batches or in chunks. A layer that needs more
 // experts than fit has them in waves, each of which computes its share. The cache
-// is empty at first and the forecast untrained: cold start counts.
+// is empty at first and the forecast untrained, unless Options.Warm lets it learn from
+// the beginning of the trace: cold start counts.
 //
 // # Who decides
 //

@@ -82,6 +82,8 @@ func (e *engine) demandFlight(id layout.ExpertID) {
 		dr := &d.list[i]
 		if fresh {
 			dr.demand = append(dr.demand, f)
+		} else if dr.current == f {
+			dr.busy += dr.until - d.clock
 		} else if at := slices.Index(dr.ahead, f); at >= 0 {
 			dr.ahead = slices.Delete(dr.ahead, at, at+1)
 			dr.demand = append(dr.demand, f)
@@ -182,6 +184,7 @@ func (e *engine) openAhead() bool {
 			}
 		}
 		e.ahead++
+		e.lapses.Begun(item.ID, item.NeededBy)
 		e.governor.Issued(item.NeededBy)
 		return true
 	}

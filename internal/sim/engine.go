@@ -25,7 +25,11 @@ func Run(ctx context.Context, t *trace.Trace, name string, o Options) (*Result, 
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	e, err := newEngine(t, r, o.withDefaults())
+	head, rest, err := o.cut(t)
+	if err != nil {
+		return nil, err
+	}
+	e, err := newEngine(ctx, head, rest, r, o.withDefaults())
 	if err != nil {
 		return nil, err
 	}
@@ -82,25 +86,28 @@ type engine struct {
 	reads    int64              // demand reads
 	ahead    int64              // speculative reads
 	told     experts.TableStats // of which the governor knows
+	off      int64              // steps with speculation switched off
+	lapses   *prefetcher.Lapses
 
 	dropped    []prefetcher.Item
 	candidates []prefetcher.Candidate
 	busy       []float64
 }
 
-func newEngine(t *trace.Trace, r runs.Run, o Options) (*engine, error) {
+// newEngine makes a run on a trace; the forecast learns from head before it.
+func newEngine(ctx context.Context, head, t *trace.Trace, r runs.Run, o Options) (*engine, error) {
 	shape := t.Header.Shape
 	if err := shape.Validate(); err != nil {
 		return nil, fmt.Errorf("sim: %w", err)
 	}
 	e := &engine{opts: o, policy: r, trace: t, shape: shape, step: -1,
 		schedule: passes.New(t, passes.Options{MaxTokens: o.MaxTokens, Batch: o.Batch, Chunk: o.Chunk}),
-		union:    passes.NewUnion(shape),
+		union:    passes.NewUnion(shape), lapses: prefetcher.NewLapses(shape),
 	}
-	if e.schedule.Tokens() == 0 {
-		return nil, fmt.Errorf("sim: %w: the trace of %q has no tokens", ErrOption, t.Header.Model)
+	predictor, err := e.newPredictor(ctx, head)
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if e.capacity, err = o.capacity(shape); err != nil {
 		return nil, err
 	}
@@ -110,20 +117,17 @@ func newEngine(t *trace.Trace, r runs.Run, o Options) (*engine, error) {
 	o.Governor.Lanes = e.placement.drives
 	e.governor = prefetcher.NewGovernor(o.Governor)
 	e.queue = prefetcher.NewQueue(shape, 0)
-	if err := e.makePolicy(); err != nil {
+	if err := e.makePolicy(predictor); err != nil {
 		return nil, fmt.Errorf("sim: %w", err)
 	}
 	return e, nil
 }
 
-// makePolicy makes what ranks and forecasts, and the table that asks it.
-func (e *engine) makePolicy() error {
+// makePolicy makes what ranks, and the table that asks it.
+func (e *engine) makePolicy(predictor router.Predictor) error {
 	var policy experts.Policy
 	var keeper *router.Keeper
-	predictor, err := e.policy.NewPredictor(e.shape, e.trace)
-	if err != nil {
-		return err
-	}
+	var err error
 	if e.order, err = e.policy.NewOrder(e.shape); err != nil {
 		return err
 	}
@@ -264,11 +268,27 @@ func (e *engine) beginStep() {
 		e.drives.list[i].busy = 0
 	}
 	if e.step >= 0 && took > 0 {
-		e.pace.stepped(e.now, took)
+		e.pace.stepped(e.now, took, e.busy)
 	}
 	e.step++
 	e.stepAt = e.now
+	e.lapse(false)
 	e.governor.Step(e.step, e.busy)
+	if e.policy.Speculate && e.governor.Mode() == prefetcher.SpeculationOff {
+		e.off++
+		e.lapse(true)
+	}
+}
+
+// lapse drops the speculative reads that have been due for too long and were not used.
+func (e *engine) lapse(off bool) {
+	for id, ok := e.lapses.Next(e.step, off); ok; id, ok = e.lapses.Next(e.step, off) {
+		if e.table.InFlight(id) {
+			e.lapses.Begun(id, e.step) // look again later
+			continue
+		}
+		e.table.Lapse(id)
+	}
 }
 
 // demand asks for experts of a layer: it pins those that are here, asks the

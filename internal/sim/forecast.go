@@ -59,7 +59,7 @@ func (f *forecast) end(p passes.Part) {
 func (e *engine) lookAhead(q *router.Sequence, guess bool) {
 	layers := e.opts.Horizon
 	if layers == 0 {
-		layers = q.Reach(e.pace.reach())
+		layers = q.Reach(float64(e.pace.Reach()))
 	}
 	q.LookAhead(layers)
 	if !guess {
@@ -83,8 +83,10 @@ func (e *engine) speculate() {
 		}
 	}
 	prefetcher.Sort(list, e.shape)
-	rule := prefetcher.Admission{Step: e.step, Threshold: e.governor.Threshold(), ReadSteps: e.pace.readSteps()}
-	// Reads under way are half done on average.
-	begun := len(e.drives.flights) - e.drives.queued
-	rule.Fill(e.queue, list, e.drives.queued+begun/2, nil)
+	rule := prefetcher.Admission{
+		Step: e.step, Threshold: e.governor.Threshold(), ReadSteps: e.pace.FreeSteps(), TopK: e.shape.TopK,
+	}
+	// Speculative reads under way are half done on average.
+	begun := len(e.drives.flights) - e.drives.waiting
+	rule.Fill(e.queue, list, begun/2, nil)
 }

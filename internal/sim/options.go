@@ -8,6 +8,7 @@ import (
 
 	"outrider/layout"
 	"outrider/prefetcher"
+	"outrider/router"
 )
 
 // ErrOption: a run or an option that the simulation does not have.
@@ -23,6 +24,8 @@ type Options struct {
 	Ratio     float64 // time to read a layer's top-k experts, one after the other, over its compute time; 0 means 1
 	Attention float64 // share of a layer's compute before its routing is known; 0 means 0.5
 	MaxTokens int     // tokens replayed; 0 means all
+	Warm      float64 // share of the trace, 0 to 1, at its beginning that the forecast only learns from
+	Skip      float64 // share that is left out without learning, to compare with Warm; not both
 	Batch     int     // sequences that decode in one pass; 0 and 1: the trace's tokens in their order
 	Chunk     int     // prefill tokens of one sequence in one pass; 0 means 1
 
@@ -35,6 +38,10 @@ type Options struct {
 	Horizon  int     // layers forecast ahead; 0 chooses as the runtime does
 	Margin   float64 // how many times later a victim of a speculative read must be expected; 0 means prefetcher.DefaultMargin
 	Governor prefetcher.GovernorOptions
+
+	// Predictor forecasts instead of the run's own, in runs that forecast. It must be
+	// of the trace's shape and another one for each run. nil: the run's.
+	Predictor router.Predictor
 
 	// Progress is told now and then how many tokens were replayed; nil: nobody.
 	Progress func(tokens int)
@@ -87,6 +94,10 @@ func (o Options) validate() error {
 		return fmt.Errorf("attention is %v, want more than 0 to 1", o.Attention)
 	case o.Batch < 0 || o.Batch > maxBatch || o.Chunk < 0 || o.Chunk > maxBatch:
 		return fmt.Errorf("batch is %d and chunk %d, want 0 to %d", o.Batch, o.Chunk, maxBatch)
+	case !(o.Warm >= 0 && o.Warm < 1 && o.Skip >= 0 && o.Skip < 1):
+		return fmt.Errorf("warm is %v and skip %v of the trace, want 0 to less than 1", o.Warm, o.Skip)
+	case o.Warm > 0 && o.Skip > 0:
+		return fmt.Errorf("warm and skip are both given, want one of them: what is learned from is left out as well")
 	case o.Horizon < 0:
 		return fmt.Errorf("horizon is %d layers, want 0 (automatic) or more", o.Horizon)
 	case !(d.Margin > 0):

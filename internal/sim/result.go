@@ -29,6 +29,9 @@ type Result struct {
 	RecallAtK float64 `json:"recall_at_k"`
 	Tokens    int     `json:"tokens"`
 	Passes    int     `json:"passes"`
+	// SpeculationOffShare is the share of layer executions in which the governor
+	// had speculation switched off; 0 for runs without it.
+	SpeculationOffShare float64 `json:"speculation_off_share,omitempty"`
 }
 
 func (e *engine) result() *Result {
@@ -41,7 +44,7 @@ func (e *engine) result() *Result {
 		SpeculativeReadsPerToken: float64(e.ahead) / tokens,
 		Useful:                   s.Useful, Late: e.late, Wasted: s.Wasted, Displaced: s.Displaced,
 		StallOverCompute: e.stall / layers, LayerCompleteRate: float64(e.complete) / layers,
-		Tokens: e.schedule.Tokens(), Passes: e.played,
+		Tokens: e.schedule.Tokens(), Passes: e.played, SpeculationOffShare: float64(e.off) / layers,
 	}
 	if e.forecast != nil && e.forecast.scored > 0 {
 		r.RecallAtK = e.forecast.recall / float64(e.forecast.scored)

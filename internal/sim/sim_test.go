@@ -244,6 +244,11 @@ func TestBadRuns(t *testing.T) {
 		{"lru", Options{CacheShare: 0.5, Attention: 2}, "attention"},
 		{"lru", Options{CacheShare: 0.5, Horizon: -1}, "horizon"},
 		{"lru", Options{CacheShare: 0.5, Margin: -1}, "margin"},
+		{"lru", Options{CacheShare: 0.5, Warm: 1}, "warm"},
+		{"lru", Options{CacheShare: 0.5, Skip: -0.1}, "skip"},
+		{"lru", Options{CacheShare: 0.5, Warm: math.NaN()}, "warm"},
+		{"lru", Options{CacheShare: 0.5, Warm: 0.1, Skip: 0.1}, "both"},
+		{"lru", Options{CacheShare: 0.5, Skip: 0.99}, "no tokens"},
 	} {
 		_, err := Run(context.Background(), tr, c.run, c.o)
 		if !errors.Is(err, ErrOption) || !strings.Contains(err.Error(), c.want) {
@@ -258,7 +263,7 @@ func TestBadRuns(t *testing.T) {
 }
 
 func TestResultJSON(t *testing.T) {
-	data, err := json.Marshal(Result{})
+	data, err := json.Marshal(Result{SpeculationOffShare: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +273,7 @@ func TestResultJSON(t *testing.T) {
 	}
 	want := []string{"run", "cache_share", "ratio", "hits", "demand_reads_per_token", "speculative_reads_per_token", "useful",
 		"late", "wasted", "displaced", "stall_over_compute", "layer_complete_rate", "recall_at_k",
-		"cache_experts", "tokens", "passes"}
+		"cache_experts", "tokens", "passes", "speculation_off_share"}
 	for _, tag := range want {
 		if _, ok := got[tag]; !ok {
 			t.Errorf("tags: got no %q in %s", tag, data)
