@@ -146,7 +146,7 @@ const leastFrequency = 1e-12
 
 // visit visits the passes; which experts had which role is made anew from them.
 func (p *precedents) visit(s *State) {
-	s.Int(&p.added, 0, math.MaxInt32)
+	s.Int(&p.added, 0, math.MaxInt/2)
 	s.Uint16s(p.setting, 0, noExpert)
 	s.Uint16s(p.chosen, 0, noExpert)
 	s.Int32s(p.token, -1, math.MaxInt32)
