@@ -33,7 +33,7 @@ const (
 	rareDecay  = 1 - decayEvery*(1-pairDecay)
 
 	wellKnown = 32 // uses of a source
-	logsEvery = 4
+	logsEvery = 8
 )
 
 // maxPairs bounds the memory for pairs of experts in all layers, so that the
