@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // evaluations are data of all shapes; a golden file exists of the first one.
@@ -58,19 +55,7 @@ func TestEvaluationGolden(t *testing.T) {
 		t.Skip("others may fuse multiplication and addition, and round the last digit differently")
 	}
 	got, file := drawEvaluation(t, evaluations()["evaluation"]), filepath.Join("testdata", "evaluation.svg")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v (make it with go test -update)", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s: want -, got + (go test -update writes it anew; look at it then):\n%s", file, diff)
-	}
+	isGolden(t, file, got)
 	if again := drawEvaluation(t, evaluations()["evaluation"]); again != got {
 		t.Error("the second drawing differs, want the same bytes")
 	}
@@ -78,17 +63,7 @@ func TestEvaluationGolden(t *testing.T) {
 
 func TestEvaluationTextsStayApart(t *testing.T) {
 	for name, d := range evaluations() {
-		doc := parseSVG(t, drawEvaluation(t, d))
-		for i, a := range doc.texts {
-			if a.left < 0 || a.right > doc.width || a.top < 0 || a.bottom > doc.height {
-				t.Errorf("%s: %q lies at %.0f…%.0f, %.0f…%.0f of %.0f x %.0f", name, a.text, a.left, a.right, a.top, a.bottom, doc.width, doc.height)
-			}
-			for _, b := range doc.texts[:i] {
-				if a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom {
-					t.Errorf("%s: %q and %q overlap", name, a.text, b.text)
-				}
-			}
-		}
+		textsApart(t, name, parseSVG(t, drawEvaluation(t, d)))
 	}
 }
 

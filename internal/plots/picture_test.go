@@ -8,14 +8,11 @@ import (
 	"image/color"
 	"image/png"
 	"math"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -26,36 +23,14 @@ func TestGolden(t *testing.T) {
 	}
 	for _, name := range []string{"lines", "ratios", "bars"} {
 		got, file := drawSVG(t, cases()[name]), filepath.Join("testdata", name+".svg")
-		if *update {
-			if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatalf("%v (make it with go test -update)", err)
-		}
-		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s: want -, got + (go test -update writes it anew; look at it then):\n%s", file, diff)
-		}
+		isGolden(t, file, got)
 	}
 }
 
 // Nothing may be cut off or lie on something else.
 func TestTextsStayApart(t *testing.T) {
 	for name, d := range cases() {
-		doc := parseSVG(t, drawSVG(t, d))
-		for i, a := range doc.texts {
-			if a.left < 0 || a.right > doc.width || a.top < 0 || a.bottom > doc.height {
-				t.Errorf("%s: %q lies at %.0f…%.0f, %.0f…%.0f of %.0f x %.0f", name, a.text, a.left, a.right, a.top, a.bottom, doc.width, doc.height)
-			}
-			for _, b := range doc.texts[:i] {
-				if a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom {
-					t.Errorf("%s: %q and %q overlap", name, a.text, b.text)
-				}
-			}
-		}
+		textsApart(t, name, parseSVG(t, drawSVG(t, d)))
 	}
 }
 

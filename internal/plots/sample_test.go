@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"encoding/xml"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // allRuns are those of internal/runs, and two of its bounds.
@@ -144,4 +147,37 @@ func (d document) has(text string) (n int) {
 		}
 	}
 	return n
+}
+
+// isGolden compares a drawing with its golden file, or writes that anew.
+func isGolden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v (make it with go test -update)", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s: want -, got + (go test -update writes it anew; look at it then):\n%s", file, diff)
+	}
+}
+
+// textsApart checks that no text is cut off or lies on another.
+func textsApart(t *testing.T, name string, doc document) {
+	t.Helper()
+	for i, a := range doc.texts {
+		if a.left < 0 || a.right > doc.width || a.top < 0 || a.bottom > doc.height {
+			t.Errorf("%s: %q lies at %.0f…%.0f, %.0f…%.0f of %.0f x %.0f", name, a.text, a.left, a.right, a.top, a.bottom, doc.width, doc.height)
+		}
+		for _, b := range doc.texts[:i] {
+			if a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom {
+				t.Errorf("%s: %q and %q overlap", name, a.text, b.text)
+			}
+		}
+	}
 }
