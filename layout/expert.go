@@ -80,9 +80,15 @@ func (s Shape) LayerID(layer int) int {
 	return s.LayerIDs[layer]
 }
 
+// SameSize reports whether both have as many layers, experts and chosen experts,
+// whatever block numbers their layers have.
+func (s Shape) SameSize(t Shape) bool {
+	return s.Layers == t.Layers && s.Experts == t.Experts && s.TopK == t.TopK
+}
+
 // Equal reports whether two shapes are the same, nil LayerIDs meaning 0, 1, ….
 func (s Shape) Equal(t Shape) bool {
-	if s.Layers != t.Layers || s.Experts != t.Experts || s.TopK != t.TopK {
+	if !s.SameSize(t) {
 		return false
 	}
 	for l := range s.Layers {

@@ -157,6 +157,3 @@ func (p *pace) ended(took time.Duration) {
 	p.done++
 	p.Ended(took.Seconds())
 }
-
-// readSteps is the time of one read in steps, 0 while not known.
-func (p *pace) readSteps() float64 { return p.ReadSteps() }

@@ -24,7 +24,7 @@ func TestPace(t *testing.T) {
 	if len(got) != 2 || got[0] != 0.4 || got[1] != 0.1 {
 		t.Errorf("got shares %v, want [0.4 0.1]", got)
 	}
-	if got := p.readSteps(); math.Abs(got-0.2) > 1e-9 {
+	if got := p.ReadSteps(); math.Abs(got-0.2) > 1e-9 {
 		t.Errorf("two reads in 4 ms, a step of 10 ms: got %v steps a read, want 0.2", got)
 	}
 	// Demands took a quarter of the two lanes' time.

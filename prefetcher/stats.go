@@ -86,6 +86,6 @@ func (p *Prefetcher) Stats() Stats {
 		}
 		s.Width = append(s.Width, width)
 	}
-	s.ReadSteps = p.mu.pace.readSteps()
+	s.ReadSteps = p.mu.pace.ReadSteps()
 	return s
 }

@@ -35,14 +35,16 @@
 //	far   the token or the first layer of the pass is known
 //	keep  nothing of the pass is known: the next pass
 //
-// Each head sees the features of those below it in this list and adds its own. keep: decayed use at four time scales, log odds over all sequences and in this
-// one, use and gate weight at the last token, evidence of what the last token used in
-// the same layer, and of the precedents of the last pass: what came after them, and
-// after that. far: evidence of the token ids, of the token with the one before it,
-// and of the first layer's choice as a whole, which stands in for the token where the
-// runner does not tell it. skip, near: evidence of each expert that the layer two
-// before, or before, chose; near also of the two strongest of those together, and of
-// the precedents of this pass so far. Keep, skip and near also learn ties.
+// Each head sees the features of those below it in this list and adds its own.
+// keep: decayed use at four time scales, log odds over all sequences and in this
+// one, use and gate weight at the last token, evidence of what the last token used
+// in the same layer, and of the precedents of the last pass: what came after them,
+// and after that. far: evidence of the token ids, of the token with the one before
+// it, and of the first layer's choice as a whole, which stands in for the token
+// where the runner does not tell it. skip, near: evidence of each expert that the
+// layer two before, or before, chose; near also of the two strongest of those
+// together, and of the precedents of this pass so far. Keep, skip and near also
+// learn ties.
 //
 // On Observe every head that could have forecast the layer takes a step on the
 // difference between its score and the choice; only then is the choice counted. The
@@ -69,7 +71,8 @@
 // # Ownership and locks
 //
 // Slices that callers hand in are not kept. A Predictor may be used from any
-// goroutine, a History from one at a time. Online, Transition and HistoryTransition
-// have one mutex a layer, Frequency, Matrix and Oracle one in all; no method holds two. An Order is
-// told by one goroutine at a time, and asked by any.
+// goroutine, a History from one at a time. Online, Transition and
+// HistoryTransition have one mutex a layer, Frequency, Matrix and Oracle one in
+// all; no method holds two. An Order is told by one goroutine at a time, and asked
+// by any.
 package router

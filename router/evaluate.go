@@ -130,7 +130,7 @@ type evaluator struct {
 	shape  layout.Shape
 	opts   EvalOptions
 	replay *Histories
-	judge  judge
+	judge  *Judge
 	out    *Evaluation
 
 	first   int // layer that Overall begins with
@@ -145,7 +145,7 @@ func newEvaluator(p Predictor, t *trace.Trace, n int, o EvalOptions) *evaluator 
 	}
 	shape := t.Header.Shape
 	return &evaluator{
-		shape: shape, opts: o, replay: NewHistories(p, t, n), judge: newJudge(shape), first: min(1, shape.Layers-1),
+		shape: shape, opts: o, replay: NewHistories(p, t, n), judge: NewJudge(shape), first: min(1, shape.Layers-1),
 		out:   &Evaluation{Predictor: p.Name(), Model: t.Header.Model, Layers: make([]Recall, shape.Layers)},
 		p:     make([]float32, shape.Experts),
 		ahead: make([]float64, len(o.Ahead)),
@@ -171,13 +171,7 @@ func (e *evaluator) count(i int) {
 		h.Score(l, e.p)
 		scored := e.opts.Now()
 		choice := e.replay.Choice(i, l)
-		r := e.judge.recall(e.p, choice[0].Experts)
-		e.out.Layers[l].add(r)
-		if l >= e.first {
-			e.overall += r.AtK
-			e.judge.calibrate(&e.out.Calibration, e.p)
-		}
-		e.judge.forget(choice[0].Experts)
+		e.note(l, choice[0].Experts)
 		learning := e.opts.Now()
 		h.Observe(l, choice)
 		e.out.Cost.Learn += e.opts.Now().Sub(learning)
@@ -189,6 +183,17 @@ func (e *evaluator) count(i int) {
 			e.out.ColdStart = append(e.out.ColdStart, ColdStart{Tokens: n, AtK: e.overall / float64(n*(e.shape.Layers-e.first))})
 		}
 	}
+}
+
+// note judges the forecast of a layer.
+func (e *evaluator) note(layer int, used []int32) {
+	if layer < e.first {
+		e.out.Layers[layer].Add(e.judge.Recall(e.p, used, nil))
+		return
+	}
+	r := e.judge.Recall(e.p, used, &e.out.Calibration)
+	e.out.Layers[layer].Add(r)
+	e.overall += r.AtK
 }
 
 // lookAhead judges the other distances before layer next of token i runs.
@@ -213,13 +218,13 @@ func (e *evaluator) result() *Evaluation {
 	out := e.out
 	tokens := float64(out.Tokens)
 	for l := range out.Layers {
-		out.Layers[l].divide(tokens)
+		out.Layers[l].Divide(tokens)
 		if l >= e.first {
-			out.Overall.add(out.Layers[l])
+			out.Overall.Add(out.Layers[l])
 		}
 	}
-	out.Overall.divide(float64(e.shape.Layers - e.first))
-	out.Calibration.finish()
+	out.Overall.Divide(float64(e.shape.Layers - e.first))
+	out.Calibration.Finish()
 	for at, d := range e.opts.Ahead {
 		layers := e.shape.Layers - max(d, e.first)
 		out.Ahead = append(out.Ahead, AheadRecall{Layers: d, AtK: e.ahead[at] / (tokens * float64(layers))})

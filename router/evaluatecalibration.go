@@ -20,21 +20,21 @@ type Bin struct {
 	Used  float64 `json:"used"`  // share of them whose expert was used
 }
 
-// calibrate adds the scores of the execution that recall judged.
-func (j *judge) calibrate(c *Calibration, p []float32) {
+// add adds the scores of an execution; used marks the experts that were used.
+func (c *Calibration) add(p []float32, used []bool) {
 	for e, q := range p {
 		x := probability(q)
 		b := &c.Bins[min(int(float32(x)*float32(len(c.Bins))), len(c.Bins)-1)]
 		b.Count++
 		b.Score += x
-		if j.used[e] {
+		if used[e] {
 			b.Used++
 		}
 	}
 }
 
-// finish turns sums into means.
-func (c *Calibration) finish() {
+// Finish turns the sums that a Judge added up into means, once.
+func (c *Calibration) Finish() {
 	var off float64
 	var all int64
 	for i := range c.Bins {

@@ -32,7 +32,8 @@ func (r Recall) Precision() (float64, bool) {
 	return r.Right / r.Guesses, true
 }
 
-func (r *Recall) add(o Recall) {
+// Add sums up: Divide makes a mean of it.
+func (r *Recall) Add(o Recall) {
 	r.AtK += o.AtK
 	r.At1p5K += o.At1p5K
 	r.At2K += o.At2K
@@ -41,7 +42,8 @@ func (r *Recall) add(o Recall) {
 	r.Right += o.Right
 }
 
-func (r *Recall) divide(n float64) {
+// Divide makes a sum of n executions their mean.
+func (r *Recall) Divide(n float64) {
 	r.AtK /= n
 	r.At1p5K /= n
 	r.At2K /= n
@@ -76,22 +78,37 @@ func rank(p []float32, e int32) int {
 	return n
 }
 
-// judge compares the scores of a layer with what was used. Not safe for
+// Judge compares the scores of a layer with what was used. Not safe for
 // concurrent use.
-type judge struct {
+type Judge struct {
 	topK int
 	used []bool // of the execution that is judged
 }
 
-func newJudge(shape layout.Shape) judge {
-	return judge{topK: shape.TopK, used: make([]bool, shape.Experts)}
+// NewJudge makes one for models of a shape, which must be valid.
+func NewJudge(shape layout.Shape) *Judge {
+	return &Judge{topK: shape.TopK, used: make([]bool, shape.Experts)}
 }
 
-// recall judges an execution of a layer, which stays in mind until forget.
-func (j *judge) recall(p []float32, used []int32) Recall {
-	var out Recall
+// Recall judges one execution of a layer: p holds a score for each expert, used the
+// distinct experts that were used. Its scores are added to c, unless that is nil.
+func (j *Judge) Recall(p []float32, used []int32, c *Calibration) Recall {
 	for _, e := range used {
 		j.used[e] = true
+	}
+	out := j.recall(p, used)
+	if c != nil {
+		c.add(p, j.used)
+	}
+	for _, e := range used {
+		j.used[e] = false
+	}
+	return out
+}
+
+// recall needs used to be marked.
+func (j *Judge) recall(p []float32, used []int32) (out Recall) {
+	for _, e := range used {
 		switch at := rank(p, e); {
 		case at < j.topK:
 			out.AtK++
@@ -104,7 +121,7 @@ func (j *judge) recall(p []float32, used []int32) Recall {
 		}
 	}
 	if n := float64(len(used)); n > 0 {
-		out.divide(n)
+		out.Divide(n)
 	} else {
 		out.AtK, out.At1p5K, out.At2K = 1, 1, 1
 	}
@@ -122,13 +139,6 @@ func (j *judge) recall(p []float32, used []int32) Recall {
 		}
 	}
 	return out
-}
-
-// forget makes room for the next execution.
-func (j *judge) forget(used []int32) {
-	for _, e := range used {
-		j.used[e] = false
-	}
 }
 
 // probability is a score within 0 and 1; NaN counts as 0.

@@ -158,15 +158,12 @@ func (o *Online) newPhase(layer int) *phaseState {
 const longEvery = 8
 
 // takeLong brings the long-run frequency up to date.
-func (s *phaseState) takeLong(base float32) {
-	if s.version == s.long.version && s.long.known || s.version > wellKnown && s.version%longEvery != 0 && s.long.known {
+func (s *phaseState) takeLong(even float32) {
+	if s.long.known && (s.version == s.long.version || s.version > wellKnown && s.version%longEvery != 0) {
 		return
 	}
 	s.long.version, s.long.known = s.version, true
-	scale := 1 / (s.seen + seqPrior)
-	for e, u := range s.use {
-		s.long.p[e] = (u + seqPrior*base) * scale
-	}
+	frequencies(s.long.p, s.use, s.seen, even)
 	s.long.derive()
 }
 

@@ -103,7 +103,8 @@ func (h *onlineHistory) countOwn(layer int, choices []Choice, common *commonStat
 	}
 	h.countGates(t, choices)
 	t.set = append(t.set[:0], s.union...)
-	t.sets[roleThird] = append(t.sets[roleThird][:0], t.last...)
+	before := &t.setting.sets[roleThird]
+	*before = append((*before)[:0], t.last...)
 	t.last = t.last[:0]
 	for _, e := range choices[len(choices)-1].Experts {
 		if h.known(e) && len(t.last) < maxSources {
@@ -123,9 +124,10 @@ func (h *onlineHistory) countOwn(layer int, choices []Choice, common *commonStat
 func (h *onlineHistory) remember(layer int) {
 	t := &h.layers[layer]
 	before := &h.layers[(layer+len(h.layers)-1)%len(h.layers)]
-	t.sets[roleFirst] = append(t.sets[roleFirst][:0], t.last...)
-	t.sets[roleSecond] = append(t.sets[roleSecond][:0], before.last...)
-	t.setting = setting{sets: t.sets, token: h.token()}
+	sets := &t.setting.sets
+	sets[roleFirst] = append(sets[roleFirst][:0], t.last...)
+	sets[roleSecond] = append(sets[roleSecond][:0], before.last...)
+	t.setting.token = h.token()
 }
 
 // decay moves a decayed use on by the tokens of a pass.

@@ -13,8 +13,7 @@ func (h *onlineHistory) column(k int) []float32 {
 // keepFeatures fills the columns that are known a whole pass ahead.
 func (h *onlineHistory) keepFeatures(layer int, common *commonState, state *phaseState) {
 	s, t := &h.scratch, &h.layers[layer]
-	base := float32(h.online.shape.TopK) / float32(h.online.shape.Experts)
-	state.takeLong(base)
+	state.takeLong(h.online.evenRate())
 	one := h.column(columnOne)
 	for e := range one {
 		one[e] = 1
@@ -46,12 +45,20 @@ func (h *onlineHistory) keepFeatures(layer int, common *commonState, state *phas
 
 // frequency writes how often tokens use each expert.
 func (h *onlineHistory) frequency(common *commonState, dst []float32) {
-	base := seqPrior * float32(h.online.shape.TopK) / float32(h.online.shape.Experts)
-	scale := 1 / (common.seen + seqPrior)
-	for e, u := range common.use {
-		dst[e] = (u + base) * scale
+	frequencies(dst, common.use, common.seen, h.online.evenRate())
+}
+
+// frequencies writes the uses of so many passes or tokens as rates, drawn towards an
+// even one while little was seen.
+func frequencies(dst, use []float32, seen, even float32) {
+	scale := 1 / (seen + seqPrior)
+	for e, u := range use {
+		dst[e] = (u + seqPrior*even) * scale
 	}
 }
+
+// evenRate is how often each expert would be used if all were used alike.
+func (o *Online) evenRate() float32 { return float32(o.shape.TopK) / float32(o.shape.Experts) }
 
 // passFeatures fills the columns that head needs beyond keepFeatures.
 func (h *onlineHistory) passFeatures(layer, head int, common *commonState, state *phaseState) {
@@ -100,11 +107,7 @@ func (h *onlineHistory) tokenFeatures(common *commonState, state *phaseState) {
 	s := &h.scratch
 	ratio, best := h.column(columnTokenRatio), h.column(columnTokenBest)
 	if len(h.tokens) <= 1 {
-		token := int32(-1)
-		if len(h.tokens) == 1 {
-			token = h.tokens[0]
-		}
-		common.tokens.evidence(token, &state.long, ratio, best)
+		common.tokens.evidence(h.toldToken(), &state.long, ratio, best)
 		return
 	}
 	if common.tokens == nil {

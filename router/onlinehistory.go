@@ -33,9 +33,8 @@ type track struct {
 	count  []float32 // tokens of the sequence that used the expert
 	seen   float32   // tokens of the sequence
 
-	setting   setting            // of the next pass: how the last one went
-	recalled  [phaseCount]int    // where each phase's precedents have that pass, 0 for nowhere
-	sets      [roleCount][]int32 // memory of setting
+	setting   setting         // of the next pass: how the last one went
+	recalled  [phaseCount]int // where each phase's precedents have that pass, 0 for nowhere
 	foresight foresight
 }
 
@@ -213,10 +212,15 @@ func (h *onlineHistory) headFor(layer int, common *commonState) int {
 		return headNear
 	case h.observed(layer - 2):
 		return headSkip
-	case h.opening >= 0 || (common.tokens != nil && len(h.tokens) > 0):
+	case h.knowsToken(common):
 		return headFar
 	}
 	return headKeep
+}
+
+// knowsToken reports whether the pass's tokens are known, or what stands for them.
+func (h *onlineHistory) knowsToken(common *commonState) bool {
+	return h.opening >= 0 || common.tokens != nil && len(h.tokens) > 0
 }
 
 // train takes one step of every head that could have forecast this layer, and of the
@@ -231,7 +235,7 @@ func (h *onlineHistory) train(layer, nearest int, common *commonState, state *ph
 	}
 	for i := headFar; i < nearest; i++ {
 		switch {
-		case i == headFar && h.opening < 0 && (common.tokens == nil || len(h.tokens) == 0):
+		case i == headFar && !h.knowsToken(common):
 		case i == headSkip && !h.observed(layer-2):
 		case h.due(layer, state, seldomEvery):
 			state.heads[i].sum(s.columns, &s.sources, s.score)

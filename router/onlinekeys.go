@@ -1,12 +1,22 @@
 package router
 
+// toldToken is the id of the pass's only token; negative where it has several or the
+// runner does not tell it.
+func (h *onlineHistory) toldToken() int32 {
+	if len(h.tokens) != 1 {
+		return -1
+	}
+	return h.tokens[0]
+}
+
 // gramKey joins the pass's token with the one before it; -1 where one is not
 // known, or the pass has several.
 func (h *onlineHistory) gramKey() int32 {
-	if len(h.tokens) != 1 || h.tokens[0] < 0 || h.before < 0 {
+	token := h.toldToken()
+	if token < 0 || h.before < 0 {
 		return -1
 	}
-	return joinKeys(h.tokens[0], h.before)
+	return joinKeys(token, h.before)
 }
 
 // pairKey joins the strongest expert of the layer before with the token, or where
@@ -18,8 +28,8 @@ func (h *onlineHistory) pairKey(layer int) int32 {
 	}
 	t := &h.layers[layer-1]
 	first, second := t.strongest()
-	if len(h.tokens) == 1 && h.tokens[0] >= 0 {
-		return joinKeys(h.tokens[0], first)
+	if token := h.toldToken(); token >= 0 {
+		return joinKeys(token, first)
 	}
 	return joinKeys(first, second)
 }
@@ -28,13 +38,10 @@ func (h *onlineHistory) pairKey(layer int) int32 {
 // it the digest of the first layer's choice, which follows from it mostly; -1 where
 // the pass has several or neither is known.
 func (h *onlineHistory) token() int32 {
-	switch len(h.tokens) {
-	case 0:
+	if len(h.tokens) == 0 {
 		return h.opening
-	case 1:
-		return h.tokens[0]
 	}
-	return -1
+	return h.toldToken()
 }
 
 // passSetting is how this pass has gone up to a layer: what the layer before chose,
@@ -50,15 +57,13 @@ func (h *onlineHistory) passSetting(layer int) setting {
 }
 
 // strongest are the two experts with the largest gate weights for the last token,
-// or the first two where weights are not known.
+// or the first two where weights are not known; 0 stands for one that there is not.
 func (t *track) strongest() (first, second int32) {
 	var most, next float32 = -1, -1
 	for i, e := range t.last {
-		w := -float32(i) - 2 // in order
+		w := -float32(i) / float32(len(t.last)) // in order
 		if t.gated {
 			w = t.gates[e]
-		} else if i < 2 {
-			w = float32(2 - i)
 		}
 		switch {
 		case w > most:

@@ -1,6 +1,9 @@
 package router
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // precedents remembers the latest passes of one layer: in what setting each began
 // and what it chose. Those whose setting was most alike vote on what comes next:
@@ -156,10 +159,7 @@ func (p *precedents) set(role int, e uint16) *[precedentWords]uint64 {
 func (p *precedents) count(s *setting) {
 	var rows [roleCount * maxPrecedentWidth]*[precedentWords]uint64
 	n := 0
-	for _, role := range [...]int{roleSecond, roleThird, roleFirst} {
-		if role == roleFirst {
-			break
-		}
+	for _, role := range [...]int{roleSecond, roleThird} {
 		for _, e := range s.sets[role] {
 			rows[n] = p.set(role, uint16(e))
 			n++
@@ -315,12 +315,5 @@ func (p *precedents) addFuture(slot int, x float32, future []float32) {
 
 // powers is base to the n, for n from -20 to 20.
 func powers(base float32, n int) float32 {
-	x := float32(1)
-	for range min(max(n, -n), 20) {
-		x *= base
-	}
-	if n < 0 {
-		return 1 / x
-	}
-	return x
+	return float32(math.Pow(float64(base), float64(min(max(n, -20), 20))))
 }

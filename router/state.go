@@ -187,7 +187,7 @@ func (s *State) visitHead(name *string, shape *layout.Shape) {
 }
 
 func sameShape(saved, want layout.Shape) error {
-	if saved.Layers == want.Layers && saved.Experts == want.Experts && saved.TopK == want.TopK {
+	if saved.SameSize(want) {
 		return nil
 	}
 	return fmt.Errorf("router: load: %w: the forecast was saved for %d layers × %d experts, top %d, and is wanted for %d layers × %d experts, top %d",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 )
 
 // Trace is a whole trace in memory, for simulation, evaluation and tests. One
@@ -122,6 +123,15 @@ func (t *Trace) At(i int, a *Activation) {
 	if len(t.Weights) > 0 {
 		a.Weights = t.Weights[i*n : (i+1)*n : (i+1)*n]
 	}
+}
+
+// WithoutTokens is the trace as a runner would tell it that tells no token ids. It
+// shares all else with t, and nothing may be appended to it.
+func (t *Trace) WithoutTokens() *Trace {
+	hidden := &Trace{Header: t.Header, Seqs: t.Seqs, Pos: t.Pos, Phases: t.Phases, Experts: t.Experts, Weights: t.Weights}
+	hidden.Header.Tokens = false
+	hidden.Tokens = slices.Repeat([]int32{-1}, t.Len())
+	return hidden
 }
 
 // Stream delivers the trace from its first token, copying each one. Several

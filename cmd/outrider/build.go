@@ -212,7 +212,7 @@ func traceOrder(ctx context.Context, a *app, path string, shape layout.Shape) ([
 	if err := in.NoOrder(); err != nil {
 		return nil, err
 	}
-	if got := in.Header().Shape; got.Layers != shape.Layers || got.Experts != shape.Experts || got.TopK != shape.TopK {
+	if got := in.Header().Shape; !got.SameSize(shape) {
 		return nil, inputf("the trace %s is of another model: it has %s, the checkpoint has %s", path, shapeText(got), shapeText(shape))
 	}
 	history, err := trace.NewHistory(shape)

@@ -14,6 +14,7 @@
 //	recording.go      opening routing data of any form
 //	forecastfile.go   a forecast kept from one run to the next
 //	networkfile.go    a trained network, written and read back
+//	replacefile.go    a file made whole or not at all
 //
 // Each command has a file of its own, named for it, and more with that name in
 // front where it is long: evaluate.go has the flags and the flow, evaluateentries.go

@@ -95,7 +95,7 @@ func learnedFrom(path string) func(*trace.Trace) (router.Predictor, error) {
 		if err != nil {
 			return nil, inputf("--learned %s: %s", path, message(context.Background(), err))
 		}
-		if own, want := m.Dims().Shape, t.Header.Shape; own.Layers != want.Layers || own.Experts != want.Experts || own.TopK != want.TopK {
+		if own, want := m.Dims().Shape, t.Header.Shape; !own.SameSize(want) {
 			return nil, inputf("--learned %s: the network is for %d layers x %d experts, top %d; the trace has %d x %d, top %d: train it on traces of this model",
 				path, own.Layers, own.Experts, own.TopK, want.Layers, want.Experts, want.TopK)
 		}

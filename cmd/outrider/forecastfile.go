@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -83,7 +84,14 @@ func (f *forecastFile) save(ctx context.Context, a *app, p router.Predictor) err
 	if f.path == "" || p == nil {
 		return nil
 	}
-	size, err := f.write(p)
+	size, err := fileWriter{
+		mode:  f.mode,
+		write: func(w io.Writer) error { return router.Save(w, p) },
+		check: func(path string) error {
+			_, err := readForecast(path, f.shape)
+			return err
+		},
+	}.to(f.path)
 	if err != nil {
 		err = fmt.Errorf("--forecast: save %s: %w", f.path, err)
 		if ctx.Err() != nil {
@@ -93,34 +101,4 @@ func (f *forecastFile) save(ctx context.Context, a *app, p router.Predictor) err
 	}
 	f.summary = &forecastSummary{Path: f.path, Loaded: f.predictor != nil, Bytes: size}
 	return nil
-}
-
-// write writes beside the file, reads back, and renames.
-func (f *forecastFile) write(p router.Predictor) (size int64, err error) {
-	dir := filepath.Dir(f.path)
-	out, err := os.CreateTemp(dir, "."+filepath.Base(f.path)+".*")
-	if err != nil {
-		return 0, err
-	}
-	temp := out.Name()
-	defer func() {
-		if err != nil {
-			_ = os.Remove(temp) // the failure before says more
-		}
-	}()
-	buffer := bufio.NewWriterSize(out, 1<<16)
-	if err := errors.Join(router.Save(buffer, p), buffer.Flush(), out.Chmod(f.mode), out.Sync(), out.Close()); err != nil {
-		return 0, err
-	}
-	if _, err := readForecast(temp, f.shape); err != nil {
-		return 0, fmt.Errorf("read back what was written: %w", err)
-	}
-	info, err := os.Stat(temp)
-	if err != nil {
-		return 0, err
-	}
-	if err := os.Rename(temp, f.path); err != nil {
-		return 0, err
-	}
-	return info.Size(), layout.OS().SyncDir(dir)
 }

@@ -3,7 +3,6 @@ package evaluate
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"outrider/router"
@@ -80,7 +79,7 @@ type Ahead struct {
 // for the cache. It fails as router.Evaluate and Cache do.
 func Run(ctx context.Context, t *trace.Trace, e Entry, o Options) (*Row, error) {
 	if e.HideTokens {
-		t = withoutTokens(t)
+		t = t.WithoutTokens()
 	}
 	p, err := e.New(t)
 	if err != nil {
@@ -142,14 +141,6 @@ func figures(r router.Recall, c Counts) (Figures, More) {
 		f.MissCoverage = &m
 	}
 	return f, More{Guesses: r.Guesses, Hits: c.Hits()}
-}
-
-// withoutTokens is the trace as a runner would tell it that tells no token ids.
-func withoutTokens(t *trace.Trace) *trace.Trace {
-	hidden := &trace.Trace{Header: t.Header, Seqs: t.Seqs, Pos: t.Pos, Phases: t.Phases, Experts: t.Experts, Weights: t.Weights}
-	hidden.Header.Tokens = false
-	hidden.Tokens = slices.Repeat([]int32{-1}, t.Len())
-	return hidden
 }
 
 // Distance is how many layers ahead a forecast is made, or router.BeforePass.

@@ -3,7 +3,6 @@ package lookeval
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"outrider/router"
 	"outrider/trace"
@@ -169,9 +168,7 @@ func learned(ctx context.Context, in *Input, p router.Predictor, ids, look bool,
 	}
 	t := in.Trace
 	if !ids {
-		blind := *t
-		blind.Tokens = slices.Repeat([]int32{-1}, len(t.Tokens))
-		t = &blind
+		t = t.WithoutTokens()
 	}
 	r := replay{in: in, look: look, ahead: o.Ahead, tally: newTally(name, o.Ahead, shape), guesser: router.NewGuesser(shape, in.Rule),
 		hidden: make([]float32, in.Width), score: make([][]float32, o.Ahead+1)}

@@ -70,18 +70,7 @@ func TestEvaluationTextsStayApart(t *testing.T) {
 func TestEvaluationLooks(t *testing.T) {
 	d := evaluations()["evaluation"]
 	doc := parseSVG(t, drawEvaluation(t, d))
-	count := func(parts ...string) (n int) {
-	paths:
-		for _, p := range doc.paths {
-			for _, part := range parts {
-				if !strings.Contains(p.style, part) {
-					continue paths
-				}
-			}
-			n++
-		}
-		return n
-	}
+	count := doc.drawn
 	// Each in both panels and in the legend.
 	for _, c := range []struct {
 		what string

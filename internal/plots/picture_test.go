@@ -56,18 +56,7 @@ func TestEachRunIsNamedOnce(t *testing.T) {
 
 func TestLooks(t *testing.T) {
 	doc := parseSVG(t, drawSVG(t, cases()["lines"]))
-	count := func(parts ...string) (n int) {
-	paths:
-		for _, p := range doc.paths {
-			for _, part := range parts {
-				if !strings.Contains(p.style, part) {
-					continue paths
-				}
-			}
-			n++
-		}
-		return n
-	}
+	count := doc.drawn
 	// Each in both panels and in the legend.
 	for _, c := range []struct {
 		what string

@@ -92,6 +92,20 @@ type document struct {
 
 type path struct{ data, style string }
 
+// drawn counts the paths whose style has all these parts.
+func (d *document) drawn(parts ...string) (n int) {
+paths:
+	for _, p := range d.paths {
+		for _, part := range parts {
+			if !strings.Contains(p.style, part) {
+				continue paths
+			}
+		}
+		n++
+	}
+	return n
+}
+
 // parseSVG fails where the text is not XML, or a text has no place or width.
 func parseSVG(t testing.TB, svg string) document {
 	t.Helper()

@@ -34,7 +34,7 @@ func New(m *Model) (router.Predictor, error) {
 // must be for a model of the same shape (router.ErrShape), and learns from the
 // predictor's histories.
 func NewOver(m *Model, o *router.Online) (router.Predictor, error) {
-	if s, got := m.dims.Shape, o.Shape(); got.Layers != s.Layers || got.Experts != s.Experts || got.TopK != s.TopK {
+	if s, got := m.dims.Shape, o.Shape(); !got.SameSize(s) {
 		return nil, fmt.Errorf("learned: %w: the network is for %q with %d layers × %d experts, top %d, the online predictor for %d × %d, top %d", router.ErrShape,
 			m.name, s.Layers, s.Experts, s.TopK, got.Layers, got.Experts, got.TopK)
 	}
