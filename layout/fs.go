@@ -37,6 +37,21 @@ type File interface {
 	Close() error
 }
 
+// VectorFile is a File that fills several buffers from one contiguous range with
+// one request to the device, so that neighbours cost one read. The files of this
+// module's file systems are.
+type VectorFile interface {
+	File
+	// ReadVAt is ReadAt of the buffers one after another, and returns the bytes
+	// of all. On a direct file the address of each buffer keeps the memory
+	// alignment, off and each length the offset alignment. More than
+	// MaxVector buffers are an error.
+	ReadVAt(bufs [][]byte, off int64) (int, error)
+}
+
+// MaxVector is how many buffers one ReadVAt takes at most.
+const MaxVector = 64
+
 // Alignment is what direct reads need of a buffer's address and of a file
 // offset and length, in bytes, each a power of two. Zero means buffered.
 type Alignment struct {

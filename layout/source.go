@@ -16,10 +16,15 @@ type Source interface {
 	Close() error
 }
 
-// Lane is one open file of a source.
+// Lane is one device of a source: an open file, and where the store has copies a
+// second one beside it.
 type Lane struct {
 	Path string
 	File File
+	// Copies, nil if there are none, holds second copies of what lies on other
+	// lanes: see Read.Copy. CopiesPath is its path.
+	Copies     File
+	CopiesPath string
 }
 
 // Projection is one tensor of an expert.
@@ -49,6 +54,16 @@ type Read struct {
 	// Need is how many of Bytes must arrive: less than Bytes only where the
 	// aligned range reaches beyond the end of the file.
 	Need int64
+	Copy Copy // where the range lies a second time; the zero value: nowhere
+}
+
+// Copy is a second place of a Read, always on another lane: Bytes from Offset of
+// that lane's Copies, of which the Need bytes that matter are the same. It keeps
+// the alignment of that file.
+type Copy struct {
+	Ok     bool
+	Lane   int
+	Offset int64
 }
 
 // Part is where one projection lies in the slot.
