@@ -23,9 +23,10 @@ var _ Memory = (*arena)(nil)
 // The length of a slot on the free stack tells how many bytes of it were lent
 // last, and so how its pages are advised; 0 for one never lent.
 type arena struct {
-	plan slotPlan
-	huge bool
-	free freeSlots
+	plan   slotPlan
+	huge   bool
+	locked bool // slots are locked while they are lent
+	free   freeSlots
 
 	mu       sync.Mutex // guards segments
 	segments [][]byte
@@ -91,7 +92,7 @@ func (a *arena) Take(_ layout.ExpertID, n int64) ([]byte, error) {
 	}
 	for {
 		if b := a.free.pop(); b != nil {
-			return a.retarget(b, n), nil
+			return a.lockFrom(a.retarget(b, n), 0)
 		}
 		if err := a.grow(min(a.plan.slots, growSlots)); err != nil {
 			return nil, err
@@ -118,13 +119,35 @@ func (a *arena) Move(b []byte, _ layout.ExpertID, n int64) ([]byte, error) {
 		from = min(prefix(old), prefix(n))
 	}
 	if from < old {
-		release(b[from:old])
+		a.release(b[from:old])
 	}
-	return a.retarget(b, n), nil
+	return a.lockFrom(a.retarget(b, n), from)
+}
+
+// lockFrom locks what comes after from, which is locked already.
+func (a *arena) lockFrom(b []byte, from int64) ([]byte, error) {
+	if !a.locked || from >= int64(len(b)) {
+		return b, nil
+	}
+	if err := lockPages(b[from:]); err != nil {
+		a.Give(b)
+		return nil, err
+	}
+	return b, nil
+}
+
+func (a *arena) lock() { a.locked = true }
+
+// release unlocks pages and gives them back to the system.
+func (a *arena) release(b []byte) {
+	if a.locked {
+		unlockPages(b)
+	}
+	release(b)
 }
 
 func (a *arena) Give(b []byte) {
-	release(b[:cap(b)])
+	a.release(b[:cap(b)])
 	if a.plan.pages == hugeDense {
 		// Keeps the kernel from filling the hole with a huge page again.
 		a.advise(b[:cap(b)], unix.MADV_NOHUGEPAGE)
@@ -155,15 +178,17 @@ func (a *arena) retarget(b []byte, n int64) []byte {
 // prefix is how much of a record is in whole huge pages.
 func prefix(n int64) int64 { return n / hugeBytes * hugeBytes }
 
-// release gives the pages of a page-aligned range back to the system. The only
-// range that the kernel refuses is one locked by mlockall: it stays committed.
+// release gives the pages of a page-aligned range back to the system. Those
+// that are still locked, by mlockall say, need another call, which a kernel
+// before 5.18 does not have: there they stay committed.
 func release(b []byte) {
-	if len(b) > 0 {
-		_ = unix.Madvise(b, unix.MADV_DONTNEED)
+	if len(b) > 0 && unix.Madvise(b, unix.MADV_DONTNEED) != nil {
+		_ = unix.Madvise(b, unix.MADV_DONTNEED_LOCKED)
 	}
 }
 
 func (a *arena) HugePages() bool { return a.huge }
+func (a *arena) Fixed() bool     { return false }
 
 func (a *arena) Close() error {
 	a.mu.Lock()

@@ -148,33 +148,53 @@ func findMount(mountinfo string, v2 bool) cgroupMount {
 	return cgroupMount{root: "/", point: "/sys/fs/cgroup/memory"}
 }
 
-// cgroupFiles names what a version tells.
-type cgroupFiles struct{ limit, usage, reclaimable string }
+// cgroupFiles names what a version tells. Limits on swap do not matter: what is
+// swapped out is not at hand.
+type cgroupFiles struct {
+	limits                 []string
+	usage                  string
+	inherited, reclaimable string // keys of memory.stat
+}
 
 var (
-	v1Files = cgroupFiles{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}
-	v2Files = cgroupFiles{"memory.max", "memory.current", "inactive_file"}
+	// Version 1 tells the least limit of all ancestors too, also of those that
+	// a container does not see.
+	v1Files = cgroupFiles{
+		limits: []string{"memory.limit_in_bytes"}, usage: "memory.usage_in_bytes",
+		inherited: "hierarchical_memory_limit", reclaimable: "total_inactive_file",
+	}
+	// Over memory.high nothing is killed, but everything is slowed down.
+	v2Files = cgroupFiles{
+		limits: []string{"memory.max", "memory.high"}, usage: "memory.current",
+		reclaimable: "inactive_file",
+	}
 )
 
-// room is what the group's limit leaves: the limit less what is used and
-// cannot be reclaimed at once. Without a usage it is the limit.
+// room is what the group's limits leave: the least of them, less what is used
+// and cannot be reclaimed at once. Without a usage it is the limit.
 func (n cgroupFiles) room(fsys fs.FS, dir string) (int64, bool) {
 	dir = strings.TrimPrefix(dir, "/")
-	text, err := readSmall(fsys, path.Join(dir, n.limit))
-	if err != nil {
+	stat, _ := readSmall(fsys, path.Join(dir, "memory.stat"))
+	const none = int64(1) << 62
+	bound := none
+	for _, name := range n.limits {
+		text, err := readSmall(fsys, path.Join(dir, name))
+		if b, ok := parseLimit(text); err == nil && ok {
+			bound = min(bound, b)
+		}
+	}
+	if b, ok := keyedBytes(stat, n.inherited); ok {
+		bound = min(bound, b)
+	}
+	if bound == none {
 		return 0, false
 	}
-	bound, ok := parseLimit(text)
-	if !ok {
-		return 0, false
-	}
-	text, err = readSmall(fsys, path.Join(dir, n.usage))
+	text, err := readSmall(fsys, path.Join(dir, n.usage))
 	used, ok := parseLimit(text)
 	if err != nil || !ok {
 		return bound, true
 	}
-	stat, err := readSmall(fsys, path.Join(dir, "memory.stat"))
-	if reclaim, ok := keyedBytes(stat, n.reclaimable); err == nil && ok {
+	if reclaim, ok := keyedBytes(stat, n.reclaimable); ok {
 		used -= min(used, reclaim)
 	}
 	return max(0, bound-used), true

@@ -63,6 +63,46 @@ func TestAutoBudget(t *testing.T) {
 				"sys/fs/cgroup/memory/memory.stat": "inactive_file 1\ntotal_inactive_file 3221225472\n",
 			}, 9 * gib, "/sys/fs/cgroup/memory leaves",
 		},
+		"v2: memory.high is below memory.max": {
+			map[string]string{
+				"proc/meminfo": meminfo20G, "proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": mountsV2,
+				"sys/fs/cgroup/a/memory.max": "19737418240\n", "sys/fs/cgroup/a/memory.high": "12884901888\n",
+				"sys/fs/cgroup/a/memory.current": "2147483648\n",
+			}, 9 * gib, "/sys/fs/cgroup/a leaves 10.0 GiB",
+		},
+		"v2: memory.high of an ancestor alone, room in swap does not count": {
+			map[string]string{
+				"proc/meminfo": meminfo20G, "proc/self/cgroup": "0::/a/b\n", "proc/self/mountinfo": mountsV2,
+				"sys/fs/cgroup/a/memory.high": "10737418240\n", "sys/fs/cgroup/a/memory.max": "max\n",
+				"sys/fs/cgroup/a/memory.swap.max": "max\n", "sys/fs/cgroup/a/b/memory.swap.high": "5\n",
+			}, 9 * gib, "/sys/fs/cgroup/a leaves 10.0 GiB",
+		},
+		"mixed: version 1 holds the memory, version 2 has other controllers": {
+			map[string]string{
+				"proc/meminfo": meminfo20G, "proc/self/cgroup": "4:memory:/x\n0::/y\n",
+				"proc/self/mountinfo": "30 25 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n" +
+					"31 25 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
+				"sys/fs/cgroup/unified/y/cgroup.procs": "1\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "10737418240\n",
+			}, 9 * gib, "/sys/fs/cgroup/memory/x leaves",
+		},
+		"mixed: both bound it": {
+			map[string]string{
+				"proc/meminfo": meminfo20G, "proc/self/cgroup": "4:memory:/x\n0::/y\n",
+				"proc/self/mountinfo": "30 25 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n" +
+					"31 25 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
+				"sys/fs/cgroup/unified/y/memory.max": "10737418240\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "12884901888\n",
+			}, 9 * gib, "/sys/fs/cgroup/unified/y leaves",
+		},
+		"v1 limit of an ancestor that a container does not see": {
+			map[string]string{
+				"proc/meminfo": meminfo20G, "proc/self/cgroup": "4:memory:/docker/c1\n",
+				"proc/self/mountinfo":                              "31 25 0:27 /docker/c1 /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
+				"sys/fs/cgroup/memory/memory.limit_in_bytes":       "9223372036854771712\n",
+				"sys/fs/cgroup/memory/memory.usage_in_bytes":       "2147483648\n",
+				"sys/fs/cgroup/memory/memory.stat":                 "cache 5\nhierarchical_memory_limit 12884901888\nhierarchical_memsw_limit 5\n",
+				"sys/fs/cgroup/memory/memory.memsw.usage_in_bytes": "9\n",
+			}, 9 * gib, "/sys/fs/cgroup/memory leaves 10.0 GiB",
+		},
 		"container: the path is outside of the mount": {
 			map[string]string{
 				"proc/meminfo": meminfo20G, "proc/self/cgroup": "0::/elsewhere/c1\n",

@@ -85,6 +85,55 @@ func BenchmarkPinRelease(b *testing.B) {
 	})
 }
 
+// BenchmarkLayerOfHits is a layer of eight experts that are all in memory, with
+// what a step asks the cache besides.
+func BenchmarkLayerOfHits(b *testing.B) {
+	o := Options{Shape: layout.Shape{Layers: 26, Experts: 64, TopK: 8}, BudgetBytes: 26 * 64 * pageBytes, Freed: func() {}}
+	for range o.Shape.Layers {
+		o.Bytes = append(o.Bytes, pageBytes)
+	}
+	c := newTestCache(b, o)
+	for i := range o.Shape.Count() {
+		fill(b, c, o.Shape.ID(i), 0)
+	}
+	var leases [8]Lease
+	b.ReportAllocs()
+	useful := int64(0)
+	for i := 0; b.Loop(); i++ {
+		c.Step()
+		for j := range leases {
+			leases[j], _ = c.Pin(id(i%26, (i+5*j)%64))
+		}
+		useful += c.Outcomes().Useful
+		for j := range leases {
+			if leases[j].Release() != nil {
+				b.Fatal("want all of them in memory")
+			}
+		}
+	}
+	if useful != 0 {
+		b.Errorf("got %d useful speculative reads, want none", useful)
+	}
+}
+
+func BenchmarkOutcomes(b *testing.B) {
+	c := newTestCache(b, options(4))
+	var sum int64
+	b.Run("Outcomes", func(b *testing.B) {
+		for b.Loop() {
+			sum += c.Outcomes().Displaced
+		}
+	})
+	b.Run("Stats", func(b *testing.B) {
+		for b.Loop() {
+			sum += c.Stats().Displaced
+		}
+	})
+	if sum != 0 {
+		b.Errorf("got %d displaced, want none", sum)
+	}
+}
+
 func BenchmarkEvictFill(b *testing.B) {
 	o := Options{Shape: layout.Shape{Layers: 26, Experts: 64, TopK: 6}, BudgetBytes: 26 * 16 * pageBytes}
 	for range o.Shape.Layers {

@@ -45,6 +45,79 @@ func TestLoweredBudgetStays(t *testing.T) {
 	}
 }
 
+// TestShrinkingStaysShrunk: memory that a lowered budget freed is not taken
+// again by the misses that follow.
+func TestShrinkingStaysShrunk(t *testing.T) {
+	o := options(8)
+	mem := &countingMemory{Memory: o.Memory}
+	o.Memory, o.Poison = mem, false
+	c := newTestCache(t, o)
+	for i := range o.Shape.Count() {
+		fill(t, c, o.Shape.ID(i), 0)
+	}
+	if err := c.SetBudget(3 * pageBytes); err != nil {
+		t.Fatalf("SetBudget: got error %v", err)
+	}
+	misses := 0
+	for i := range 10_000 {
+		e := o.Shape.ID(i * 3 % o.Shape.Count())
+		if _, out := c.Pin(e); out == Miss {
+			misses++
+		}
+		fill(t, c, e, 0)
+		if s := c.Stats(); s.Used > 3*pageBytes || s.Residents > 3 || mem.lent > 3 || mem.bytes > 3*pageBytes {
+			t.Fatalf("after %d misses: got %d bytes used, %d residents, %d slots of %d bytes lent; want at most 3 of each", misses, s.Used, s.Residents, mem.lent, mem.bytes)
+		}
+	}
+	if misses != 10_000 {
+		t.Errorf("got %d misses, want each turn to be one", misses)
+	}
+}
+
+// TestCyclicTrace: a budget slightly below the token cycle is reported, and
+// while recency finds nothing again there, a policy that knows when a layer
+// comes round stays near the optimum.
+func TestCyclicTrace(t *testing.T) {
+	shape := layout.Shape{Layers: 10, Experts: 4, TopK: 4}
+	const tokens, room = 50, 36 // of a cycle of 40
+	hits := func(p *fixedPolicy) (n int) {
+		o := TableOptions{Shape: shape, BudgetBytes: room, Bytes: one}
+		if p != nil {
+			o.Policy = p
+		}
+		table := newTestTable(t, o)
+		for i := range tokens * shape.Count() {
+			e := shape.ID(i % shape.Count())
+			if p != nil {
+				for l := range p.distance {
+					p.distance[l] = float64((l - int(e.Layer) + shape.Layers - 1) % shape.Layers)
+				}
+			}
+			if table.Use(e).Resident() {
+				n++
+				continue
+			}
+			load(t, table, Demand, 0, e)
+		}
+		return n
+	}
+	// The optimum keeps all but one of what fits, and reads the rest each time.
+	optimum := (tokens - 1) * (room - 1) * shape.Count() / (shape.Count() - 1)
+	if got := hits(nil); got != 0 {
+		t.Errorf("recency: got %d hits, want the cliff", got)
+	}
+	if got := hits(newFixedPolicy(shape)); got < optimum*90/100 || got > optimum {
+		t.Errorf("policy: got %d hits, want within 10 %% of the optimum, %d", got, optimum)
+	}
+	o := Options{Shape: shape, BudgetBytes: room * pageBytes, Memory: NewHeapMemory()}
+	for range shape.Layers {
+		o.Bytes = append(o.Bytes, pageBytes)
+	}
+	if c := newTestCache(t, o); !c.BelowCycle() || c.Cycle() != 40*pageBytes {
+		t.Errorf("got below cycle %v, cycle %d; want true, %d", c.BelowCycle(), c.Cycle(), 40*pageBytes)
+	}
+}
+
 func TestCloseWaitsForNobody(t *testing.T) {
 	o := options(4)
 	mem := &countingMemory{Memory: o.Memory}

@@ -26,16 +26,23 @@ type Options struct {
 	// none.
 	Protect int
 	// Memory lends the slots; nil is an arena of huge pages on Linux and the
-	// Go heap elsewhere. The cache closes it.
+	// Go heap elsewhere. The cache closes it, unless New fails.
 	Memory Memory
+	// Lock keeps slots from being swapped out, from when they are lent until
+	// they are given back (mlock2 of Linux, on fault, so that it commits
+	// nothing). New and SetBudget refuse a budget that the process may not lock:
+	// ErrLockLimit. With another Memory than the default one or a FixedMemory,
+	// and on other systems, New fails with errors.ErrUnsupported.
+	Lock bool
 	// Poison overwrites slots with 0xDB when their content dies, so that a
 	// reader that outlived its lease is caught. For tests: it costs a write of
 	// each evicted byte.
 	Poison bool
 	// Freed is called, with no lock held, when room for a new fill may have
 	// come about: a last lease ended, a fill was aborted or committed without
-	// a lease, memory is back with the system, the budget was raised. It is
-	// called often and must be quick; it may call the cache. nil: not called.
+	// a lease, a stray was released, memory is back with the system, the budget
+	// was raised. It is called often and must be quick; it may call the cache.
+	// nil: not called.
 	//
 	// A wake-up may come between ErrNoRoom and the moment its receiver starts
 	// to wait: count the calls, and compare the count from before Begin.
@@ -53,6 +60,7 @@ type Cache struct {
 	floor  int64
 	cycle  int64
 	memory Memory
+	locks  *lockRoom // nil: slots are not locked
 	poison bool
 	freed  func()
 	log    *slog.Logger
@@ -61,11 +69,12 @@ type Cache struct {
 	table    *Table
 	slots    []*slot // by ordinal; nil if absent
 	spare    []*slot
-	tickets  *ticket // free ones
+	tickets  *ticket                  // free ones
+	occupied map[layout.ExpertID]bool // fixed addresses that a stray holds
 	leases   int
 	fills    int
 	working  int   // goroutines that use memory off the lock
-	twice    int64 // leases released twice
+	twice    int64 // leases and strays released twice
 	closed   bool
 	unmapped bool
 }
@@ -74,7 +83,7 @@ type Cache struct {
 type slot struct {
 	cache *Cache
 	id    layout.ExpertID
-	fill  uint64 // generation: counts fills that ended
+	fill  uint64 // generation: counts fills that ended, and swaps
 	buf   []byte
 	parts []layout.Part
 }
@@ -94,7 +103,7 @@ func New(o Options) (*Cache, error) {
 	}
 	c := &Cache{
 		shape: o.Shape, floor: table.floor, poison: o.Poison, freed: o.Freed, log: o.Logger,
-		table: table, slots: make([]*slot, o.Shape.Count()),
+		table: table, slots: make([]*slot, o.Shape.Count()), occupied: map[layout.ExpertID]bool{},
 	}
 	for _, b := range o.Bytes {
 		c.cycle += b * int64(o.Shape.TopK)
@@ -102,14 +111,27 @@ func New(o Options) (*Cache, error) {
 	if err := c.checkFloor(o.BudgetBytes); err != nil {
 		return nil, err
 	}
-	c.memory = o.Memory
-	if c.memory == nil {
-		if c.memory, err = newMemory(o.Bytes, o.BudgetBytes, o.Shape.Count()); err != nil {
-			return nil, err
-		}
+	if err := c.takeMemory(&o); err != nil {
+		return nil, err
 	}
 	c.warnBelowCycle(o.BudgetBytes)
 	return c, nil
+}
+
+// takeMemory makes a memory unless one is given, and locks it where asked to.
+func (c *Cache) takeMemory(o *Options) (err error) {
+	if c.memory = o.Memory; c.memory == nil {
+		if c.memory, err = newMemory(o.Bytes, o.BudgetBytes, o.Shape.Count()); err != nil {
+			return err
+		}
+	}
+	if !o.Lock {
+		return nil
+	}
+	if c.locks, err = lockSlots(c.memory, o.BudgetBytes); err != nil && o.Memory == nil {
+		_ = c.memory.Close()
+	}
+	return err
 }
 
 func (o *Options) validate() error {
@@ -224,10 +246,16 @@ func (c *Cache) Invalidate(layer int) {
 
 // SetBudget changes the budget for good. Memory over a lowered budget is given
 // back to the system: what nobody holds now, the rest as leases and fills end.
-// Below Floor it is ErrBelowFloor and nothing changes; after Close, ErrClosed.
+// Below Floor it is ErrBelowFloor, above what may be locked ErrLockLimit, and
+// nothing changes; after Close, ErrClosed.
 func (c *Cache) SetBudget(bytes int64) error {
 	if err := c.checkFloor(bytes); err != nil {
 		return err
+	}
+	if c.locks != nil {
+		if err := c.locks.check(bytes); err != nil {
+			return err
+		}
 	}
 	c.mu.Lock()
 	if c.closed {
@@ -245,9 +273,10 @@ func (c *Cache) SetBudget(bytes int64) error {
 }
 
 // Close refuses further pins and fills and gives back what nobody holds.
-// Leases stay valid until released; fills in flight must still end. The rest
-// is unmapped when the last of them ended; an error of that is returned here
-// if it happens here, and logged otherwise. A second Close is harmless.
+// Leases stay valid until released; fills in flight must still end, and strays
+// be released. The rest is unmapped when the last of them ended; an error of
+// that is returned here if it happens here, and logged otherwise. A second Close
+// is harmless.
 func (c *Cache) Close() error {
 	c.mu.Lock()
 	if c.closed {

@@ -43,7 +43,7 @@ func checkEmpty(t testing.TB, c *Cache) {
 		t.Errorf("second Close: got error %v", err)
 	}
 	s := c.Stats()
-	if s.Leases != 0 || s.Fills != 0 || s.Used != 0 || s.Pinned != 0 || s.InFlight != 0 || s.Evictable != 0 || s.Residents != 0 {
+	if s.Leases != 0 || s.Fills != 0 || s.Used != 0 || s.Pinned != 0 || s.InFlight != 0 || s.Evictable != 0 || s.Residents != 0 || s.Strays != 0 {
 		t.Errorf("leak after Close: got %+v", s)
 	}
 	for i, slot := range c.slots {
@@ -242,8 +242,9 @@ func TestSecondReleaseIsHarmless(t *testing.T) {
 func TestFillEndsOnce(t *testing.T) {
 	c := newTestCache(t, options(2))
 	for name, end := range map[string]func(Fill) error{
-		"commit": func(f Fill) error { return f.Commit(nil, nil) },
-		"abort":  Fill.Abort,
+		"commit":  func(f Fill) error { return f.Commit(nil, nil) },
+		"abort":   Fill.Abort,
+		"abandon": func(f Fill) error { return ended(f.Abandon()) },
 	} {
 		f, err := c.Begin(id(0, 0), Demand, 0)
 		if err != nil {
@@ -254,6 +255,10 @@ func TestFillEndsOnce(t *testing.T) {
 		}
 		wantError(t, name+", then commit", f.Commit(nil, nil), ErrFillEnded)
 		wantError(t, name+", then abort", f.Abort(), ErrFillEnded)
+		_, err = f.Abandon()
+		wantError(t, name+", then abandon", err, ErrFillEnded)
+		_, err = f.Spare()
+		wantError(t, name+", then spare", err, ErrFillEnded)
 		if got, want := c.Resident(id(0, 0)), name == "commit"; got != want {
 			t.Errorf("%s: got resident %v, want %v", name, got, want)
 		}
@@ -267,6 +272,18 @@ func TestFillEndsOnce(t *testing.T) {
 	}
 	wantError(t, "commit of no fill", Fill{}.Commit(nil, nil), ErrFillEnded)
 	wantError(t, "abort of no fill", Fill{}.Abort(), ErrFillEnded)
+	_, err := Fill{}.Abandon()
+	wantError(t, "abandon of no fill", err, ErrFillEnded)
+	_, err = Fill{}.Spare()
+	wantError(t, "spare of no fill", err, ErrFillEnded)
+	_, _, err = Fill{}.Swap(Stray{})
+	wantError(t, "swap of no fill", err, ErrFillEnded)
+}
+
+// ended releases the stray at once.
+func ended(s Stray, err error) error {
+	s.Release()
+	return err
 }
 
 func TestCommitChecksParts(t *testing.T) {

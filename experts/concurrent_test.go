@@ -11,8 +11,8 @@ import (
 	"outrider/layout"
 )
 
-// TestConcurrent lets goroutines pin, fill, abort, release and lower the
-// budget at random. At every step the budget and the content of what is leased
+// TestConcurrent lets goroutines pin, fill, abort, swap, abandon, release and
+// lower the budget at random, while stuck reads go on writing into strays. At every step the budget and the content of what is leased
 // are checked; at the end nothing may be left.
 func TestConcurrent(t *testing.T) {
 	rows := map[string]func() Memory{
@@ -63,6 +63,7 @@ func runConcurrent(t *testing.T, memory Memory, seed uint64) {
 					return
 				}
 			}
+			w.stuck.Wait()
 			giveBack(t, w.held...)
 		})
 	}
@@ -131,6 +132,7 @@ type randomWorker struct {
 	t      *testing.T
 	random *rand.Rand
 	held   []Lease
+	stuck  sync.WaitGroup // reads that write into strays
 }
 
 func (w *randomWorker) turn() {
@@ -155,11 +157,22 @@ func (w *randomWorker) turn() {
 		}
 		return
 	}
+	if w.random.IntN(4) == 0 {
+		f = w.hedge(f)
+	}
 	write(f)
-	if w.random.IntN(5) == 0 {
+	switch w.random.IntN(8) {
+	case 0:
 		if err := f.Abort(); err != nil {
 			w.t.Errorf("Abort: got error %v", err)
 		}
+		return
+	case 1:
+		stray, err := f.Abandon()
+		if err != nil {
+			w.t.Errorf("Abandon: got error %v", err)
+		}
+		w.stick(f.Bytes(), stray)
 		return
 	}
 	leases := make([]Lease, w.random.IntN(3))
@@ -167,6 +180,39 @@ func (w *randomWorker) turn() {
 		w.t.Errorf("Commit: got error %v", err)
 	}
 	w.held = append(w.held, leases...)
+}
+
+// hedge reads into a second buffer too, where there is one; either may win.
+func (w *randomWorker) hedge(f Fill) Fill {
+	spare, err := f.Spare()
+	if err != nil {
+		if !errors.Is(err, ErrNoRoom) && !errors.Is(err, ErrFixed) {
+			w.t.Errorf("Spare: got error %v", err)
+		}
+		return f
+	}
+	if w.random.IntN(2) == 0 {
+		w.stick(spare.Bytes(), spare)
+		return f
+	}
+	fresh, old, err := f.Swap(spare)
+	if err != nil {
+		w.t.Errorf("Swap: got error %v", err)
+	}
+	w.stick(f.Bytes(), old)
+	return fresh
+}
+
+// stick is a read that arrives late, in memory that is in no slot.
+func (w *randomWorker) stick(buf []byte, stray Stray) {
+	late := w.random.IntN(4)
+	w.stuck.Go(func() {
+		for range late {
+			overwrite(buf, 0xEE)
+			runtime.Gosched()
+		}
+		stray.Release()
+	})
 }
 
 func (w *randomWorker) check(l Lease) {
@@ -197,6 +243,10 @@ func TestCloseUnderWay(t *testing.T) {
 					mem.use(t)
 					write(f)
 					leases := make([]Lease, 1)
+					if i%3 == 0 {
+						hedgeAndAbandon(f, func() { mem.use(t) })
+						continue
+					}
 					if f.Commit(nil, leases) == nil {
 						mem.use(t)
 						giveBack(t, leases...)
@@ -214,6 +264,26 @@ func TestCloseUnderWay(t *testing.T) {
 			t.Fatalf("memory: got closed %d times, want once", got)
 		}
 		checkEmpty(t, c)
+	}
+}
+
+// hedgeAndAbandon swaps a spare in, if there is one, and abandons the fill; use
+// is called while its memory is out.
+func hedgeAndAbandon(f Fill, use func()) {
+	spare, err := f.Spare()
+	if err == nil {
+		fresh, old, err := f.Swap(spare)
+		if err == nil {
+			f, spare = fresh, old
+		}
+	}
+	if stray, err := f.Abandon(); err == nil {
+		use()
+		stray.Release()
+	}
+	if err == nil {
+		use()
+		spare.Release()
 	}
 }
 

@@ -5,7 +5,10 @@
 // # Words
 //
 //   - slot: the memory of one expert, as large as its layer's records
-//   - fill: a slot that is being read into; ends in Commit or Abort
+//   - fill: a slot that is being read into; ends in Commit or Abort, or in
+//     Abandon if its read is stuck
+//   - stray: a second buffer of a fill, or one that a stuck read may still write
+//     into; ends in Release
 //   - lease: pinned, read-only access; ends in Release
 //   - floor: what one layer of one token needs; cycle: what one token touches
 //     over all layers
@@ -30,16 +33,32 @@
 // the budget bounds memory, not just books. It is exceeded in one case only:
 // when it is lowered, what leases and fills hold above it goes as they end.
 //
+// A read that is stuck in the kernel may write into its slot at any time, so the
+// slot can be neither published nor used again. Spare lends a second buffer to
+// read once more from elsewhere; Swap makes that the slot's if it comes first.
+// Abandon makes the expert absent. Memory that is in no slot is astray: charged,
+// and nobody else's, until Release.
+//
 // A slot that goes to another expert keeps its pages: in the steady state the
 // cache makes no system call and allocates nothing.
 //
+// # How much of the system's memory
+//
+// AutoBudget finds a budget from what the system and the cgroups leave. The
+// budget bounds the process, whatever the others do; if they run short,
+// Pressure, fed by a PressureSource, says by how much to lower it (SetBudget)
+// and when it may be raised again. Options.Lock keeps slots from being swapped
+// out instead: then all shortage is the others'.
+//
 // # Who owns what
 //
-// A Fill's bytes are its holder's alone, to write, until Commit or Abort.
+// A Fill's bytes are its holder's alone, to write, until it ends; so are a
+// spare's, until Swap or Release. The old buffer of a Swap and that of an Abandon
+// belong to whatever still writes there, until Release.
 // After Commit nobody writes them until the expert is evicted, which no lease
 // survives. Parts are copied in and owned by the slot. The cache owns its
-// Memory and closes it when it is closed itself and the last lease and fill
-// have ended.
+// Memory and closes it when it is closed itself and the last lease, fill and
+// stray have ended.
 //
 // # Locks
 //

@@ -100,7 +100,7 @@ func (c *Cache) giveOne(b []byte) {
 // unmapLocked reports, once, that the cache is closed and nothing lives in its
 // memory any more: the caller then closes the memory off the lock.
 func (c *Cache) unmapLocked() bool {
-	if !c.closed || c.unmapped || c.leases > 0 || c.fills > 0 || c.working > 0 {
+	if !c.closed || c.unmapped || c.leases > 0 || c.fills > 0 || c.working > 0 || c.table.count.strays > 0 {
 		return false
 	}
 	c.unmapped = true

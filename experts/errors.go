@@ -17,7 +17,9 @@ var (
 	ErrNotWorth = errors.New("experts: speculative read is not worth its room")
 	// ErrResident: the expert is in memory already.
 	ErrResident = errors.New("experts: expert is resident already")
-	// ErrFilling: a fill of the expert is in flight already.
+	// ErrFilling: a fill of the expert is in flight already, or one that was
+	// abandoned still holds the expert's fixed address. Options.Freed is called
+	// when that ended.
 	ErrFilling = errors.New("experts: expert is being filled already")
 	// ErrUnknownExpert: the shape has no such expert.
 	ErrUnknownExpert = errors.New("experts: the model has no such expert")
@@ -25,10 +27,18 @@ var (
 	ErrClosed = errors.New("experts: cache is closed")
 	// ErrReleased: the lease was released before, or was never a lease.
 	ErrReleased = errors.New("experts: lease was released already")
-	// ErrFillEnded: the fill was committed or aborted before.
-	ErrFillEnded = errors.New("experts: fill was committed or aborted already")
+	// ErrFillEnded: the fill was committed, aborted, swapped or abandoned before.
+	ErrFillEnded = errors.New("experts: fill was ended already")
+	// ErrFixed: the expert has one address (FixedMemory), and so no room for a
+	// second buffer beside the first.
+	ErrFixed = errors.New("experts: a slot at a fixed address can have no second buffer")
 	// ErrParts: the parts handed to Commit do not lie in the slot.
 	ErrParts = errors.New("experts: parts do not lie in the slot")
+	// ErrLockLimit: the process may not lock as much memory as Options.Lock asks
+	// for. The text around it names the need, the limit and the remedy.
+	ErrLockLimit = errors.New("the limit on locked memory is too low")
+	// ErrNoPressure: the system tells nothing of memory pressure.
+	ErrNoPressure = errors.New("experts: the system tells nothing of memory pressure")
 	// ErrNoAutoBudget: the system does not tell how much memory there is.
 	ErrNoAutoBudget = errors.New("experts: cannot find a budget by itself; give one in bytes")
 )

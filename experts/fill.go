@@ -8,8 +8,9 @@ import (
 )
 
 // Fill is a slot that its holder writes the expert's bytes into. It ends in
-// Commit or Abort, exactly once; until then the slot counts as in flight. A
-// Fill is a value that may be copied; all copies are one fill.
+// Commit, Abort or Abandon, exactly once; until then the slot counts as in
+// flight. A Fill is a value that may be copied; all copies are one fill. Swap
+// makes a new one of it.
 type Fill struct {
 	slot *slot
 	gen  uint64
@@ -34,6 +35,10 @@ func (c *Cache) Begin(id layout.ExpertID, class Class, own float64) (Fill, error
 		c.mu.Unlock()
 		return Fill{}, ErrClosed
 	}
+	if c.occupied[id] {
+		c.mu.Unlock()
+		return Fill{}, ErrFilling
+	}
 	victims, err := c.table.Begin(id, class, own)
 	if err != nil {
 		c.mu.Unlock()
@@ -49,7 +54,7 @@ func (c *Cache) Begin(id layout.ExpertID, class Class, own float64) (Fill, error
 	buf, err := c.memoryFor(reuse, id, need)
 	c.finish(&d)
 	if err != nil {
-		c.abandon(s)
+		c.endEmpty(s)
 		return Fill{}, fmt.Errorf("experts: slot for %v: %w", id, err)
 	}
 	s.buf = buf // nobody else looks at it before Commit
@@ -108,8 +113,8 @@ func (c *Cache) memoryFor(reuse []byte, id layout.ExpertID, need int64) ([]byte,
 	return c.memory.Move(reuse, id, need)
 }
 
-// abandon ends a fill whose memory is gone.
-func (c *Cache) abandon(s *slot) {
+// endEmpty ends a fill whose memory is gone.
+func (c *Cache) endEmpty(s *slot) {
 	c.mu.Lock()
 	s.fill++
 	c.endFillLocked(s)
@@ -129,7 +134,7 @@ func (f Fill) ID() layout.ExpertID { return f.id }
 
 // Bytes is the slot to write into: exactly Options.Bytes of the layer, at an
 // address that is a multiple of 4096, with any content. It is the holder's
-// alone until Commit or Abort, and not to be touched after either.
+// alone until the fill ends, and not to be touched after Commit or Abort.
 func (f Fill) Bytes() []byte { return f.buf }
 
 // Commit publishes the filled slot. The parts are copied. Each element of
@@ -189,8 +194,8 @@ func (f Fill) checkParts(parts []layout.Part) error {
 
 // Abort gives the slot up; the expert is absent again. Call it only when
 // nothing writes into the slot any more, a cancelled read of the kernel
-// included: its memory goes to the system and then to others. ErrFillEnded:
-// the fill was ended before.
+// included (else Abandon): its memory goes to the system and then to others.
+// ErrFillEnded: the fill was ended before.
 func (f Fill) Abort() error {
 	if f.slot == nil {
 		return ErrFillEnded

@@ -27,6 +27,7 @@ type FixedMemory struct {
 	stacks [][]byte // by layer
 	maps   [][]byte
 	huge   bool
+	locked bool // ranges are locked while they are lent
 
 	mu   sync.Mutex
 	gone sync.Cond // on mu: a buffer was given back
@@ -96,8 +97,17 @@ func (m *FixedMemory) Take(id layout.ExpertID, bytes int64) ([]byte, error) {
 	m.lent[ord] = true
 	m.mu.Unlock()
 	at := int64(id.Index) * stride
-	return m.stacks[id.Layer][at : at+bytes : at+stride], nil
+	b := m.stacks[id.Layer][at : at+bytes : at+stride]
+	if m.locked {
+		if err := lockPages(b); err != nil {
+			m.Give(b)
+			return nil, err
+		}
+	}
+	return b, nil
 }
+
+func (m *FixedMemory) lock() { m.locked = true }
 
 // Move gives the old expert's range back and lends the new one's.
 func (m *FixedMemory) Move(b []byte, id layout.ExpertID, bytes int64) ([]byte, error) {
@@ -107,6 +117,9 @@ func (m *FixedMemory) Move(b []byte, id layout.ExpertID, bytes int64) ([]byte, e
 
 // Give returns the range's pages to the system.
 func (m *FixedMemory) Give(b []byte) {
+	if m.locked {
+		unlockPages(b)
+	}
 	release(b[:cap(b)])
 	ord := m.ordinal(b)
 	m.mu.Lock()
@@ -129,6 +142,9 @@ func (m *FixedMemory) ordinal(b []byte) int {
 
 // HugePages reports whether the ranges are advised to be huge pages.
 func (m *FixedMemory) HugePages() bool { return m.huge }
+
+// Fixed is true.
+func (m *FixedMemory) Fixed() bool { return true }
 
 // Close unmaps all layers.
 func (m *FixedMemory) Close() error {

@@ -20,5 +20,8 @@ func NewFixedMemory(layout.Shape, []int64) (*FixedMemory, error) {
 	return nil, fmt.Errorf("experts: fixed addresses need Linux: %w", errors.ErrUnsupported)
 }
 
+// Fixed is true.
+func (*FixedMemory) Fixed() bool { return true }
+
 // Stack is nil here.
 func (*FixedMemory) Stack(int) []byte { return nil }

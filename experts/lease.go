@@ -19,9 +19,9 @@ type Lease struct {
 	id     layout.ExpertID
 }
 
-// ticket is the right to one release. Its generation moves on when it is
-// used, so that a second release of the same lease finds another number,
-// whatever became of the slot since.
+// ticket is the right to one release, of a lease or a stray. Its generation
+// moves on when it is used, so that a second release of the same lease finds
+// another number, whatever became of the slot since.
 type ticket struct {
 	gen  atomic.Uint64
 	next *ticket // free ones; guarded by Cache.mu
@@ -32,6 +32,12 @@ const ticketChunk = 32
 
 // leaseLocked makes a lease of a slot that the table has pinned.
 func (c *Cache) leaseLocked(s *slot) Lease {
+	t := c.ticketLocked()
+	c.leases++
+	return Lease{ticket: t, slot: s, gen: t.gen.Load(), id: s.id}
+}
+
+func (c *Cache) ticketLocked() *ticket {
 	if c.tickets == nil {
 		chunk := make([]ticket, ticketChunk)
 		for i := range chunk {
@@ -42,8 +48,20 @@ func (c *Cache) leaseLocked(s *slot) Lease {
 	t := c.tickets
 	c.tickets = t.next
 	t.next = nil
-	c.leases++
-	return Lease{ticket: t, slot: s, gen: t.gen.Load(), id: s.id}
+	return t
+}
+
+// punchLocked uses the ticket up. If that was done before, it counts it and
+// reports false.
+func (c *Cache) punchLocked(t *ticket, gen uint64) bool {
+	if t.gen.Load() != gen {
+		c.twice++
+		return false
+	}
+	t.gen.Add(1)
+	t.next = c.tickets
+	c.tickets = t
+	return true
 }
 
 // Held reports whether this is a lease that was not released yet.
@@ -79,14 +97,10 @@ func (l Lease) Release() error {
 	}
 	c := l.slot.cache
 	c.mu.Lock()
-	if l.ticket.gen.Load() != l.gen {
-		c.twice++
+	if !c.punchLocked(l.ticket, l.gen) {
 		c.mu.Unlock()
 		return ErrReleased
 	}
-	l.ticket.gen.Add(1)
-	l.ticket.next = c.tickets
-	c.tickets = l.ticket
 	c.leases--
 	victims := c.table.Unpin(l.id)
 	last := c.table.Pins(l.id) == 0

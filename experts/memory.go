@@ -20,7 +20,8 @@ const (
 // were lent, not resliced. Methods may be called from several goroutines, and
 // a buffer may be taken for an expert while the expert's last one is still on
 // its way back: the cache gives back what a Begin evicted before it takes.
-// Close comes when no other call is running or will come.
+// Unless Fixed, an expert may have several buffers at once: spares, and those
+// of abandoned fills. Close comes when no other call is running or will come.
 type Memory interface {
 	// Take lends a buffer for an expert. No more than bytes of it may ever be
 	// committed.
@@ -33,6 +34,9 @@ type Memory interface {
 	Give(b []byte)
 	// HugePages reports whether buffers are advised to be huge pages.
 	HugePages() bool
+	// Fixed reports whether an expert has one address, so that it cannot have
+	// two buffers at once. It never changes.
+	Fixed() bool
 	// Close unmaps everything.
 	Close() error
 }
@@ -66,6 +70,7 @@ func (m *heapMemory) Move(b []byte, id layout.ExpertID, bytes int64) ([]byte, er
 
 func (*heapMemory) Give([]byte)     {}
 func (*heapMemory) HugePages() bool { return false }
+func (*heapMemory) Fixed() bool     { return false }
 func (*heapMemory) Close() error    { return nil }
 
 // slotPlan says how the slots of an arena lie.

@@ -18,6 +18,7 @@ type model struct {
 	bytes   []int64
 	budget  int64
 	held    int64
+	strays  []int // layers of what is astray
 	protect int64
 	step    int64
 	peak    int64
@@ -72,6 +73,16 @@ func (m *model) live() int64 {
 	return m.sum(func(x *modelExpert) bool { return x.state != "" })
 }
 
+// astray is what strays are charged.
+func (m *model) astray() (n int64) {
+	for _, l := range m.strays {
+		n += m.bytes[l]
+	}
+	return n
+}
+
+func (m *model) used() int64 { return m.live() + m.held + m.astray() }
+
 func (m *model) evictable() int64 {
 	return m.sum(func(x *modelExpert) bool { return x.state == "resident" && x.pins == 0 })
 }
@@ -105,7 +116,7 @@ func (m *model) evict(e layout.ExpertID) {
 }
 
 func (m *model) shrink() (victims []layout.ExpertID) {
-	for m.live() > m.budget {
+	for m.live()+m.astray() > m.budget {
 		e, ok := m.last(Demand, nil)
 		if !ok {
 			break
@@ -117,18 +128,38 @@ func (m *model) shrink() (victims []layout.ExpertID) {
 }
 
 func (m *model) begin(e layout.ExpertID, class Class, own float64) ([]layout.ExpertID, error) {
-	x, need := m.experts[e], m.bytes[e.Layer]
+	x := m.experts[e]
 	switch x.state {
 	case "resident":
 		return nil, ErrResident
 	case "filling":
 		return nil, ErrFilling
 	}
-	free := m.budget - m.live() - m.held
+	victims, err := m.room(m.bytes[e.Layer], class, own)
+	if err != nil {
+		return nil, err
+	}
+	if class == Demand && x.thrown && m.step-x.used <= int64(m.shape.Layers) {
+		m.displaced++
+	}
+	if class == Speculative && x.thrown {
+		x.used = never
+	}
+	x.state, x.unused, x.thrown = "filling", class == Speculative, false
+	if class == Demand {
+		x.used = m.step
+	}
+	m.peak = max(m.peak, m.used())
+	return victims, nil
+}
+
+// room evicts until need bytes are free.
+func (m *model) room(need int64, class Class, own float64) ([]layout.ExpertID, error) {
+	free := m.budget - m.used()
 	late := m.sum(func(x *modelExpert) bool { return x.state == "filling" && x.unused })
 	switch {
 	case need > free+m.evictable(), need > free && need <= free+m.held,
-		class == Speculative && late+need > m.budget-slices.Max(m.bytes):
+		class == Speculative && late+need > m.budget-m.astray()-slices.Max(m.bytes):
 		return nil, ErrNoRoom
 	}
 	var victims []layout.ExpertID
@@ -145,17 +176,6 @@ func (m *model) begin(e layout.ExpertID, class Class, own float64) ([]layout.Exp
 			m.experts[v].used = m.step
 		}
 	}
-	if class == Demand && x.thrown && m.step-x.used <= int64(m.shape.Layers) {
-		m.displaced++
-	}
-	if class == Speculative && x.thrown {
-		x.used = never
-	}
-	x.state, x.unused, x.thrown = "filling", class == Speculative, false
-	if class == Demand {
-		x.used = m.step
-	}
-	m.peak = max(m.peak, m.live()+m.held)
 	return victims, nil
 }
 
@@ -189,7 +209,7 @@ func (m *model) call(r *rapid.T, t *Table) string {
 		}
 		return fmt.Sprintf("%s of %v", what, e)
 	}
-	switch rapid.IntRange(0, 15).Draw(r, "call") {
+	switch rapid.IntRange(0, 18).Draw(r, "call") {
 	case 0, 1, 2, 3, 4, 5, 6:
 		class := Class(rapid.IntRange(0, 1).Draw(r, "class"))
 		own := float64(rapid.IntRange(0, 14).Draw(r, "own"))
@@ -241,8 +261,39 @@ func (m *model) call(r *rapid.T, t *Table) string {
 		x.state, x.unused = "", false
 		t.Abort(e)
 		return "abort"
+	case 13, 14, 15:
+		return m.callStray(r, t, e)
 	}
 	return m.callRare(r, t, e)
+}
+
+// callStray leaves memory behind in one of two ways, or finds some again.
+func (m *model) callStray(r *rapid.T, t *Table, e layout.ExpertID) string {
+	x := m.experts[e]
+	switch how := rapid.IntRange(0, 2).Draw(r, "stray"); {
+	case how == 0 && x.state == "filling":
+		want, wantErr := m.room(m.bytes[e.Layer], Demand, 0)
+		if wantErr == nil {
+			m.strays = append(m.strays, int(e.Layer))
+			m.peak = max(m.peak, m.used())
+		}
+		got, gotErr := t.Spare(e)
+		if fmt.Sprint(got, gotErr) != fmt.Sprint(want, wantErr) {
+			r.Fatalf("spare of %v: got %v, %v; want %v, %v", e, got, gotErr, want, wantErr)
+		}
+		return "spare"
+	case how == 1 && x.state == "filling":
+		m.strays = append(m.strays, int(e.Layer))
+		x.state, x.unused = "", false
+		t.Abandon(e)
+		return "abandon"
+	case how == 2 && len(m.strays) > 0:
+		i := rapid.IntRange(0, len(m.strays)-1).Draw(r, "which")
+		t.Found(m.strays[i])
+		m.strays = slices.Delete(m.strays, i, i+1)
+		return "found"
+	}
+	return "nothing"
 }
 
 func (m *model) callRare(r *rapid.T, t *Table, e layout.ExpertID) string {
@@ -258,7 +309,7 @@ func (m *model) callRare(r *rapid.T, t *Table, e layout.ExpertID) string {
 		n := rapid.Int64Range(0, 2).Draw(r, "held")
 		t.Hold(n - m.held)
 		m.held = n
-		m.peak = max(m.peak, m.live()+m.held)
+		m.peak = max(m.peak, m.used())
 		return "hold"
 	case 2:
 		m.redraw(r, int(e.Layer), int(e.Layer)+1)
@@ -292,7 +343,7 @@ func (m *model) compare(t *Table) error {
 		}
 	}
 	want := TableStats{
-		Budget: m.budget, Used: m.live() + m.held, Peak: m.peak,
+		Budget: m.budget, Used: m.used(), Peak: m.peak, StrayBytes: m.astray(), Strays: len(m.strays),
 		Pinned:    m.sum(func(x *modelExpert) bool { return x.pins > 0 }),
 		InFlight:  m.sum(func(x *modelExpert) bool { return x.state == "filling" }),
 		Evictable: m.evictable(), Residents: residents,
@@ -300,6 +351,9 @@ func (m *model) compare(t *Table) error {
 	}
 	if got := t.Stats(); got != want {
 		return fmt.Errorf("stats: got %+v, want %+v", got, want)
+	}
+	if got := t.Outcomes(); got.Useful != m.useful || got.Displaced != m.displaced {
+		return fmt.Errorf("outcomes: got %+v, want %d useful, %d displaced", got, m.useful, m.displaced)
 	}
 	if late := m.sum(func(x *modelExpert) bool { return x.state == "filling" && x.unused }); late != t.count.speculative {
 		return fmt.Errorf("speculative bytes in flight: got %d, want %d", t.count.speculative, late)

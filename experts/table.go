@@ -184,7 +184,7 @@ func (t *Table) Unpin(id layout.ExpertID) []layout.ExpertID {
 // last. A speculative read takes free room, then only residents that are
 // expected later than own (the newcomer's own Expect plus the margin that the
 // caller asks for) and are not protected; all speculative reads in flight
-// together leave room for one layer of one token.
+// together leave room for one layer of one token beside what is astray.
 //
 // Errors: ErrResident, ErrFilling, ErrNoRoom, ErrNotWorth.
 func (t *Table) Begin(id layout.ExpertID, class Class, own float64) ([]layout.ExpertID, error) {
@@ -202,7 +202,7 @@ func (t *Table) Begin(id layout.ExpertID, class Class, own float64) ([]layout.Ex
 	e.state = filling
 	t.count.live += need
 	t.count.filling += need
-	t.count.peak = max(t.count.peak, t.count.live+t.count.held)
+	t.count.peak = max(t.count.peak, t.used())
 	if class == Speculative {
 		if e.flags&thrown != 0 {
 			e.used = never // it was no demand's
@@ -322,7 +322,7 @@ func (t *Table) SetBudget(bytes int64) []layout.ExpertID {
 // evicted experts that is not back with the system yet.
 func (t *Table) Hold(bytes int64) {
 	t.count.held += bytes
-	t.count.peak = max(t.count.peak, t.count.live+t.count.held)
+	t.count.peak = max(t.count.peak, t.used())
 }
 
 // Resident reports whether the expert is in memory, pinned or not.

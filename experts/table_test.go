@@ -255,9 +255,12 @@ func TestTableHeldBytesAreCharged(t *testing.T) {
 func TestTableBrokenInvariantsPanic(t *testing.T) {
 	shape := layout.Shape{Layers: 1, Experts: 4, TopK: 1}
 	for name, f := range map[string]func(*Table){
-		"unpin":  func(t *Table) { t.Unpin(id(0, 0)) },
-		"commit": func(t *Table) { t.Commit(id(0, 0), 0) },
-		"abort":  func(t *Table) { t.Abort(id(0, 0)) },
+		"unpin":   func(t *Table) { t.Unpin(id(0, 0)) },
+		"commit":  func(t *Table) { t.Commit(id(0, 0), 0) },
+		"abort":   func(t *Table) { t.Abort(id(0, 0)) },
+		"spare":   func(t *Table) { _, _ = t.Spare(id(0, 0)) },
+		"abandon": func(t *Table) { t.Abandon(id(0, 0)) },
+		"found":   func(t *Table) { t.Found(0) },
 	} {
 		table := newTestTable(t, TableOptions{Shape: shape, BudgetBytes: 2, Bytes: one})
 		func() {

@@ -23,7 +23,7 @@ const none = -1
 // The victims are in t.victims.
 func (t *Table) makeRoom(need int64, class Class, own float64) error {
 	t.victims = t.victims[:0]
-	free := t.budget - t.count.live - t.count.held
+	free := t.budget - t.used()
 	if need > free+t.count.evictable {
 		return ErrNoRoom
 	}
@@ -31,7 +31,7 @@ func (t *Table) makeRoom(need int64, class Class, own float64) error {
 	if need > free && need <= free+t.count.held {
 		return ErrNoRoom
 	}
-	if class == Speculative && t.count.speculative+need > t.budget-t.floor {
+	if class == Speculative && t.count.speculative+need > t.budget-t.count.stray-t.floor {
 		return ErrNoRoom
 	}
 	for need > free {
@@ -76,11 +76,11 @@ func (t *Table) unchoose() {
 
 // shrink evicts while more is charged than the budget allows.
 func (t *Table) shrink() []layout.ExpertID {
-	if t.count.live <= t.budget {
+	if t.count.live+t.count.stray <= t.budget {
 		return nil
 	}
 	t.victims = t.victims[:0]
-	for t.count.live > t.budget {
+	for t.count.live+t.count.stray > t.budget {
 		victim, _, ok := t.best(Demand)
 		if !ok {
 			break
