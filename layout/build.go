@@ -37,11 +37,15 @@ type BuildReport struct {
 	// RouterBytes is the size of router.safetensors; 0 where the checkpoint has no
 	// router matrices that can be read (Checkpoint.NoRouters says why).
 	RouterBytes int64
+	// CopiedRecords have a second copy; CopyBytes is what the copies take, their
+	// index included.
+	CopiedRecords int
+	CopyBytes     int64
 }
 
 // Build copies the experts of a checkpoint into a new store as planned. It
-// writes beside the target, in Dir + ".building" and, for lanes elsewhere,
-// their path + ".building", reads back and checks every byte that it wrote, and
+// writes beside the target, in Dir + ".building" and, for lanes elsewhere and the
+// copies beside them, their path + ".building", reads back and checks every byte that it wrote, and
 // renames at the end. It never replaces a file, and removes all it wrote when
 // it fails or when ctx ends. It uses less than 64 MiB for buffers, or three times
 // the largest router matrix.
@@ -80,6 +84,7 @@ type builder struct {
 	cp      *Checkpoint
 	table   table // the plan's, with checksums of its own
 	lanes   []buildLane
+	copies  []buildLane // beside each lane; no temp: none
 	workers int
 	discard bool
 	source  *spanReader
@@ -92,6 +97,7 @@ type buildLane struct {
 	entry  string // its path in the manifest
 	target string // empty: it moves with the folder
 	temp   string
+	size   int64
 	file   WriteFile
 }
 
@@ -112,23 +118,47 @@ func newBuilder(opts BuildOptions) (*builder, error) {
 		table: opts.Plan.table, workers: workersFor(opts.Parallel), discard: opts.DiscardUnfinished,
 	}
 	b.table.sums = make([]uint32, b.table.rows()*b.table.width)
-	b.meter.total, b.meter.tell = 2*opts.Plan.Bytes(), opts.Progress
+	b.meter.tell = opts.Progress
 	for _, lane := range opts.Plan.Lanes {
-		path := filepath.Clean(lane.Path)
-		switch {
-		case !filepath.IsAbs(path):
-			b.lanes = append(b.lanes, buildLane{entry: path, temp: filepath.Join(b.temp, path)})
-		case filepath.Dir(path) == absolute:
-			name := filepath.Base(path)
-			if err := checkLanePath(name); err != nil {
-				return nil, fmt.Errorf("layout: build: %w: lane %w", ErrPlan, err)
-			}
-			b.lanes = append(b.lanes, buildLane{entry: name, temp: filepath.Join(b.temp, name)})
-		default:
-			b.lanes = append(b.lanes, buildLane{entry: path, target: path, temp: path + tempSuffix})
+		file, err := b.laneFile(filepath.Clean(lane.Path), absolute)
+		if err != nil {
+			return nil, err
 		}
+		file.size = lane.Size
+		b.lanes = append(b.lanes, file)
+		b.copies = append(b.copies, file.beside(lane.CopySize))
+		b.meter.total += 2 * (lane.Size + lane.CopySize)
 	}
 	return b, nil
+}
+
+// laneFile says where a lane is built for a store whose folder is absolute.
+func (b *builder) laneFile(path, absolute string) (buildLane, error) {
+	switch {
+	case !filepath.IsAbs(path):
+		return buildLane{entry: path, temp: filepath.Join(b.temp, path)}, nil
+	case filepath.Dir(path) == absolute:
+		name := filepath.Base(path)
+		if err := checkNewLanePath(name); err != nil {
+			return buildLane{}, fmt.Errorf("layout: build: %w: lane %w", ErrPlan, err)
+		}
+		return buildLane{entry: name, temp: filepath.Join(b.temp, name)}, nil
+	}
+	return buildLane{entry: path, target: path, temp: path + tempSuffix}, nil
+}
+
+// files lists all files that are built as lanes are: the lanes, then the copies.
+func (b *builder) files() []*buildLane {
+	var out []*buildLane
+	for i := range b.lanes {
+		out = append(out, &b.lanes[i])
+	}
+	for i := range b.copies {
+		if b.copies[i].temp != "" {
+			out = append(out, &b.copies[i])
+		}
+	}
+	return out
 }
 
 // prepare looks for everything that can be known to go wrong before writing.
@@ -136,7 +166,7 @@ func (b *builder) prepare() error {
 	if err := b.mustNotExist(b.dir); err != nil {
 		return err
 	}
-	for _, lane := range b.lanes {
+	for _, lane := range b.files() {
 		if lane.target != "" {
 			if err := b.mustNotExist(lane.target); err != nil {
 				return err
@@ -184,16 +214,17 @@ func (b *builder) checkSpace() error {
 		devices[known[key]].need += bytes
 		return nil
 	}
-	err := add(filepath.Dir(b.dir), b.table.indexSize()+manifestReserve+b.routerSpace())
-	for i := 0; i < len(b.lanes) && err == nil; i++ {
-		dir := filepath.Dir(b.dir)
-		if b.lanes[i].target != "" {
-			dir = filepath.Dir(b.lanes[i].target)
-		}
-		err = add(dir, b.plan.Lanes[i].Size)
-	}
-	if err != nil {
+	if err := add(filepath.Dir(b.dir), b.table.indexSize()+manifestReserve+b.routerSpace()+b.copiesSpace()); err != nil {
 		return err
+	}
+	for _, lane := range b.files() {
+		dir := filepath.Dir(b.dir)
+		if lane.target != "" {
+			dir = filepath.Dir(lane.target)
+		}
+		if err := add(dir, lane.size); err != nil {
+			return err
+		}
 	}
 	for _, d := range devices {
 		free, err := b.fs.Free(d.dir)
@@ -216,21 +247,18 @@ func (b *builder) run(ctx context.Context) (*BuildReport, error) {
 	if err := b.create(); err != nil {
 		return nil, errors.Join(err, b.closeLanes())
 	}
-	if err := errors.Join(b.writeLanes(ctx), b.closeLanes()); err != nil {
+	id, copies, err := b.writeFiles(ctx)
+	if err := errors.Join(err, b.closeLanes()); err != nil {
 		return nil, err
 	}
-	if err := b.readBack(ctx); err != nil {
-		return nil, err
-	}
-	id, err := b.storeID()
-	if err != nil {
+	if err := b.readBack(ctx, copies); err != nil {
 		return nil, err
 	}
 	routers, err := b.writeRouters(ctx, hex.EncodeToString(id[:]))
 	if err != nil {
 		return nil, err
 	}
-	if err := b.writeMeta(id); err != nil {
+	if err := b.writeMeta(id, copies); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -242,5 +270,6 @@ func (b *builder) run(ctx context.Context) (*BuildReport, error) {
 	return &BuildReport{
 		ID: hex.EncodeToString(id[:]), Records: b.table.rows(), DataBytes: b.plan.DataBytes,
 		PaddingBytes: b.plan.PaddingBytes, IndexBytes: b.table.indexSize(), RouterBytes: routers,
+		CopiedRecords: b.plan.CopiedRecords, CopyBytes: b.plan.CopyBytes,
 	}, nil
 }

@@ -28,7 +28,7 @@ type marker struct {
 
 func (b *builder) writeMarker() error {
 	m := marker{Format: markerWord, Lanes: []string{}}
-	for _, lane := range b.lanes {
+	for _, lane := range b.files() {
 		if lane.target != "" {
 			m.Lanes = append(m.Lanes, lane.temp)
 		}
@@ -108,7 +108,7 @@ func (b *builder) readMarker() (marker, error) {
 
 // looseLanes refuses temporary lanes that no marker of this target names.
 func (b *builder) looseLanes() error {
-	for _, lane := range b.lanes {
+	for _, lane := range b.files() {
 		if lane.target == "" {
 			continue
 		}
@@ -169,8 +169,9 @@ func absoluteFiles(files []CheckpointFile) []CheckpointFile {
 	return out
 }
 
-// writeMeta writes index and manifest, and decodes what it wrote.
-func (b *builder) writeMeta(id [storeIDBytes]byte) error {
+// writeMeta writes index and manifest, and the index of the copies, and decodes
+// what it wrote.
+func (b *builder) writeMeta(id [storeIDBytes]byte, copies []byte) error {
 	index := b.table.encodeIndex(id)
 	m := b.manifest(id)
 	m.Index = ManifestIndex{Size: int64(len(index)), Sum: hexSum(binary.LittleEndian.Uint32(index[len(index)-indexTrailer:]))}
@@ -186,6 +187,9 @@ func (b *builder) writeMeta(id [storeIDBytes]byte) error {
 	}
 	if _, err := openMeta(b.fs, b.temp); err != nil {
 		return fmt.Errorf("read back: %w", err)
+	}
+	if err := b.writeCopiesIndex(id, copies); err != nil {
+		return err
 	}
 	return errors.Join(b.sameFile(indexName, index), b.sameFile(manifestName, data))
 }
@@ -209,7 +213,7 @@ func (b *builder) commit() error {
 	if err := b.fs.SyncDir(b.temp); err != nil {
 		return err
 	}
-	for _, lane := range b.lanes {
+	for _, lane := range b.files() {
 		if lane.target == "" {
 			continue
 		}

@@ -16,8 +16,7 @@ func (b *builder) create() error {
 	if err := b.writeMarker(); err != nil {
 		return err
 	}
-	for i := range b.lanes {
-		lane := &b.lanes[i]
+	for _, lane := range b.files() {
 		f, err := b.fs.Create(lane.temp)
 		if err != nil {
 			return err
@@ -33,18 +32,40 @@ func (b *builder) create() error {
 // closeLanes closes what is open; a second call finds nothing to do.
 func (b *builder) closeLanes() error {
 	var errs []error
-	for i := range b.lanes {
-		if f := b.lanes[i].file; f != nil {
-			errs = append(errs, f.Close())
-			b.lanes[i].file = nil
+	for _, lane := range b.files() {
+		if lane.file != nil {
+			errs = append(errs, lane.file.Close())
+			lane.file = nil
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// writeLanes copies every record, fills what no record covers with zeros, and
-// syncs.
-func (b *builder) writeLanes(ctx context.Context) error {
+// writeFiles writes the lanes and the copies, and syncs. It returns the id of the
+// store, and the bytes of the index of the copies, nil if there are none.
+func (b *builder) writeFiles(ctx context.Context) (id [storeIDBytes]byte, copies []byte, err error) {
+	if err := b.writeRecords(ctx); err != nil {
+		return id, nil, err
+	}
+	if id, err = b.storeID(); err != nil {
+		return id, nil, err
+	}
+	if copies, err = b.writeCopyHeaders(id); err != nil {
+		return id, nil, err
+	}
+	for _, lane := range b.files() {
+		if err := ctx.Err(); err != nil {
+			return id, nil, err
+		}
+		if err := lane.file.Sync(); err != nil {
+			return id, nil, fmt.Errorf("sync %s: %w", lane.temp, err)
+		}
+	}
+	return id, copies, nil
+}
+
+// writeRecords copies every record, and fills what no record covers with zeros.
+func (b *builder) writeRecords(ctx context.Context) error {
 	chunk := chunkFor(b.workers)
 	segments := segmentsOf(b.table.forms)
 	start := func() *copier { return &copier{b: b, segments: segments, buf: make([]byte, chunk)} }
@@ -56,31 +77,34 @@ func (b *builder) writeLanes(ctx context.Context) error {
 	}
 	zeros := make([]byte, chunk)
 	for _, g := range b.table.gaps(b.plan.laneSizes()) {
-		for at := int64(0); at < g.bytes; at += chunk {
-			n := min(chunk, g.bytes-at)
-			if err := b.write(g.lane, zeros[:n], g.offset+at); err != nil {
-				return err
-			}
-		}
-	}
-	for _, lane := range b.lanes {
-		if err := ctx.Err(); err != nil {
+		if err := b.clear(&b.lanes[g.lane], g, zeros); err != nil {
 			return err
 		}
-		if err := lane.file.Sync(); err != nil {
-			return fmt.Errorf("sync %s: %w", lane.temp, err)
+	}
+	for _, g := range b.copyGaps() {
+		if err := b.clear(&b.copies[g.lane], g, zeros); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (b *builder) write(lane int, p []byte, off int64) error {
-	n, err := b.lanes[lane].file.WriteAt(p, off)
+func (b *builder) clear(lane *buildLane, g gap, zeros []byte) error {
+	for at := int64(0); at < g.bytes; at += int64(len(zeros)) {
+		if err := b.write(lane, zeros[:min(int64(len(zeros)), g.bytes-at)], g.offset+at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *builder) write(lane *buildLane, p []byte, off int64) error {
+	n, err := lane.file.WriteAt(p, off)
 	if err == nil && n != len(p) {
 		err = errors.New("short write")
 	}
 	if err != nil {
-		return fmt.Errorf("write %d bytes at %d of %s: %w", len(p), off, b.lanes[lane].temp, err)
+		return fmt.Errorf("write %d bytes at %d of %s: %w", len(p), off, lane.temp, err)
 	}
 	b.meter.add(int64(n))
 	return nil
@@ -108,7 +132,10 @@ func (c *copier) record(ctx context.Context, row int) error {
 			if err := c.fill(row, base+at, chunk); err != nil {
 				return err
 			}
-			if err := c.b.write(lane, chunk, p.Offset+at); err != nil {
+			if err := c.b.write(&c.b.lanes[lane], chunk, p.Offset+at); err != nil {
+				return fmt.Errorf("%v: %w", t.id(row), err)
+			}
+			if err := c.b.writeCopy(row, lane, chunk, at); err != nil {
 				return fmt.Errorf("%v: %w", t.id(row), err)
 			}
 		}
@@ -139,28 +166,49 @@ func (c *copier) fill(row int, off int64, chunk []byte) error {
 }
 
 // readBack checks every byte that lies on the devices now, around the page
-// cache where that works.
-func (b *builder) readBack(ctx context.Context) (err error) {
-	var lanes []Lane
+// cache where that works. copies is the index of the copies.
+func (b *builder) readBack(ctx context.Context, copies []byte) (err error) {
+	lanes := make([]Lane, 0, len(b.lanes))
 	defer func() {
 		for _, lane := range lanes {
-			err = errors.Join(err, lane.File.Close())
+			err = errors.Join(err, lane.close())
 		}
 	}()
-	sizes := b.plan.laneSizes()
-	for i, lane := range b.lanes {
-		f, err := b.fs.Open(lane.temp, Direct)
+	for i := range b.lanes {
+		lane, err := b.openBack(i)
+		lanes = append(lanes, lane)
 		if err != nil {
-			return fmt.Errorf("read back: %w", err)
-		}
-		lanes = append(lanes, Lane{Path: lane.temp, File: f})
-		if f.Size() != sizes[i] {
-			return corrupt(lane.temp, min(f.Size(), sizes[i]), "read back: lane has %d bytes, %d were written", f.Size(), sizes[i])
+			return err
 		}
 	}
-	s := newScanner(&b.table, lanes, sizes, chunkFor(b.workers), &b.meter)
+	if err := b.checkCopyHeaders(lanes, copies); err != nil {
+		return err
+	}
+	s := newScanner(&b.table, lanes, b.plan.laneSizes(), chunkFor(b.workers), &b.meter)
+	s.copies = b.plan.copies
 	return s.all(ctx, b.workers, func(found []Damage) error {
 		d := found[0]
 		return corrupt(d.Lane, d.Offset, "read back: %v %s: %s: check the device", d.ID, d.Projection, d.Reason)
 	})
+}
+
+// openBack opens what was written of a lane. What it has opened it returns with
+// the error too.
+func (b *builder) openBack(i int) (lane Lane, err error) {
+	if lane.Path, lane.File, err = b.openWritten(&b.lanes[i]); err != nil || b.copies[i].temp == "" {
+		return lane, err
+	}
+	lane.CopiesPath, lane.Copies, err = b.openWritten(&b.copies[i])
+	return lane, err
+}
+
+func (b *builder) openWritten(lane *buildLane) (string, File, error) {
+	f, err := b.fs.Open(lane.temp, Direct)
+	if err != nil {
+		return lane.temp, nil, fmt.Errorf("read back: %w", err)
+	}
+	if f.Size() != lane.size {
+		return lane.temp, f, corrupt(lane.temp, min(f.Size(), lane.size), "read back: it has %d bytes, %d were written", f.Size(), lane.size)
+	}
+	return lane.temp, f, nil
 }

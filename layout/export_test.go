@@ -75,3 +75,28 @@ func SealRouters(head []byte) []byte {
 
 // HalfToFloat widens a half-precision number.
 func HalfToFloat(h uint16) float32 { return halfToFloat(h) }
+
+// DecodeCopies decodes the bytes of a copies.bin of the store, and returns what
+// they encode to again.
+func (s *Store) DecodeCopies(data []byte) ([]byte, error) {
+	c, err := decodeCopies(copiesName, data, s.manifest.ID, s.table)
+	if err != nil {
+		return nil, err
+	}
+	return c.encode(s.table, [storeIDBytes]byte(data[32:])), nil
+}
+
+// SealCopies gives changed bytes of a copies.bin right checksums.
+func SealCopies(data []byte) {
+	if len(data) < copiesHeader+copiesTrailer {
+		return
+	}
+	binary.LittleEndian.PutUint32(data[60:], crc32.Checksum(data[:60], castagnoli))
+	end := len(data) - copiesTrailer
+	binary.LittleEndian.PutUint32(data[end:], crc32.Checksum(data[:end], castagnoli))
+}
+
+// SealCopyHeader gives the changed start of a file of copies its right checksum.
+func SealCopyHeader(data []byte) {
+	binary.LittleEndian.PutUint32(data[60:], crc32.Checksum(data[:60], castagnoli))
+}

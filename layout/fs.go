@@ -32,7 +32,8 @@ type File interface {
 	ReadAt(p []byte, off int64) (int, error)
 	Size() int64
 	// Direct reports the alignment that direct reads need, or the zero value
-	// where reads go through the page cache.
+	// where reads go through the page cache. It never changes: a file that falls
+	// back to buffered reads later keeps it. IsDirect tells how it is read now.
 	Direct() Alignment
 	Close() error
 }
@@ -47,6 +48,21 @@ type VectorFile interface {
 	// alignment, off and each length the offset alignment. More than
 	// MaxVector buffers are an error.
 	ReadVAt(bufs [][]byte, off int64) (int, error)
+}
+
+// ReadV reads as VectorFile.ReadVAt does, from a file of any kind: one that is
+// no VectorFile is read buffer by buffer.
+func ReadV(f File, bufs [][]byte, off int64) (int, error) {
+	if v, ok := f.(VectorFile); ok {
+		return v.ReadVAt(bufs, off)
+	}
+	return readEach(f, bufs, off)
+}
+
+// IsDirect reports whether a file is read around the page cache now. A file that
+// was opened for that may have fallen back since: FallbackReason says why.
+func IsDirect(f File) bool {
+	return f.Direct() != (Alignment{}) && Engine(f) != EngineBuffered
 }
 
 // MaxVector is how many buffers one ReadVAt takes at most.

@@ -14,8 +14,17 @@ func newWindow(offset, bytes, align int64) window {
 // need is how many of the window's bytes lie before the end of a file of this size.
 func (w window) need(size int64) int64 { return min(w.bytes, size-w.offset) }
 
+// lanesView is what must be known of the open lanes to read from them.
+type lanesView struct {
+	aligns []int64 // of each lane's reads
+	sizes  []int64 // of each lane
+	copies *copyTable
+	// copyAligns are those of the reads of the copies beside each lane.
+	copyAligns []int64
+}
+
 // placeRow writes into p what must be read for a row, with each lane read in
-// multiples of its own alignment.
+// multiples of its own alignment, and of that of the lane with the copy.
 //
 // A record in one piece may lie off its lane's alignment; the window then
 // brings a little more on both sides, and the record starts inside the slot:
@@ -26,15 +35,28 @@ func (w window) need(size int64) int64 { return min(w.bytes, size-w.offset) }
 //
 // The pieces of a cut record must meet in the slot, so their lanes keep the
 // record's alignment (OpenStore reads others buffered) and the windows have no slack.
-func (t *table) placeRow(row int, aligns, sizes []int64, p *Placement) {
+func (t *table) placeRow(row int, v *lanesView, p *Placement) {
 	p.Reads, p.Parts = p.Reads[:0], p.Parts[:0]
 	var end, skip int64
+	copies := v.copies.of(row)
 	for lane, piece := range t.piecesOf(row) {
 		if piece.Bytes == 0 {
 			continue
 		}
-		w := newWindow(piece.Offset, piece.Bytes, aligns[lane])
-		p.Reads = append(p.Reads, Read{Lane: lane, Offset: w.offset, Bytes: w.bytes, At: end, Need: w.need(sizes[lane])})
+		align := v.aligns[lane]
+		var second copyPlace
+		if len(copies) > 0 { // of all pieces of a record, or of none
+			second, copies = copies[0], copies[1:]
+		}
+		if second.Usable {
+			align = max(align, v.copyAligns[second.Lane])
+		}
+		w := newWindow(piece.Offset, piece.Bytes, align)
+		r := Read{Lane: lane, Offset: w.offset, Bytes: w.bytes, At: end, Need: w.need(v.sizes[lane])}
+		if second.Usable {
+			r.Copy = Copy{Ok: true, Lane: int(second.Lane), Offset: w.offset + second.Offset - piece.Offset}
+		}
+		p.Reads = append(p.Reads, r)
 		if end == 0 {
 			skip = w.skip
 		}

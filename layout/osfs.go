@@ -13,17 +13,23 @@ import (
 // Opened with mode Direct, a file is read around the page cache only if that
 // is proven to work: its alignment is asked from the kernel, and one read is
 // compared with the same range read through the cache. Where direct reads are
-// refused or wrong, the file is opened buffered, drops the pages behind its
-// reads (on Linux), and FallbackReason says why.
-func OS() WriteFS { return osFS{} }
+// refused or wrong, the file is opened buffered, reads nothing ahead and drops the
+// pages behind its reads (on Linux), and FallbackReason says why. Where a later direct read is
+// refused (EINVAL, EFAULT, EOPNOTSUPP), that read and all later ones of the file
+// go the same way; IsDirect tells.
+func OS() WriteFS { return osFS{openDirect} }
 
-type osFS struct{}
+type osFS struct {
+	// direct opens a file for direct reads. No file and no error means that they
+	// do not work here, for the reason given.
+	direct func(name string) (File, string, error)
+}
 
 var _ WriteFS = osFS{}
 
 // FallbackReason says why a file that was opened with mode Direct is read
-// through the page cache after all. It is empty for a direct file, and for one
-// that was opened buffered.
+// through the page cache after all, be it from the start or from a later read on.
+// It is empty for a direct file, and for one that was opened buffered.
 func FallbackReason(f File) string {
 	if r, ok := f.(interface{ FallbackReason() string }); ok {
 		return r.FallbackReason()
@@ -44,7 +50,7 @@ func (o osFS) Open(name string, mode Mode) (File, error) {
 	if mode == Buffered {
 		return openBuffered(name, "")
 	}
-	f, reason, err := openDirect(name)
+	f, reason, err := o.direct(name)
 	if err != nil || f != nil {
 		return f, err
 	}
@@ -75,7 +81,7 @@ type bufferedFile struct {
 	reason string
 }
 
-var _ File = (*bufferedFile)(nil)
+var _ VectorFile = (*bufferedFile)(nil)
 
 func openBuffered(name, reason string) (File, error) {
 	f, err := os.Open(name)
@@ -86,13 +92,27 @@ func openBuffered(name, reason string) (File, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+	if reason != "" {
+		readNoFurther(f)
+	}
 	return &bufferedFile{f: f, size: info.Size(), reason: reason}, nil
 }
 
 func (b *bufferedFile) ReadAt(p []byte, off int64) (int, error) {
-	n, err := b.f.ReadAt(p, off)
-	if b.reason != "" && n > 0 {
-		dropPages(b.f, off, int64(n))
+	return b.serve(request{one: p, off: off})
+}
+
+func (b *bufferedFile) ReadVAt(bufs [][]byte, off int64) (int, error) {
+	return b.serve(request{many: bufs, off: off})
+}
+
+func (b *bufferedFile) serve(r request) (int, error) {
+	if err := r.check(b.f.Name()); err != nil {
+		return 0, err
+	}
+	n, err := r.readFrom(b.f)
+	if b.reason != "" {
+		dropPages(b.f, r.off, int64(n))
 	}
 	return n, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/ncw/directio"
@@ -21,49 +22,49 @@ const (
 	maxDirectAlign = 64 << 10
 )
 
-// directFile reads around the page cache.
-type directFile struct {
-	f     *os.File
-	size  int64
-	align Alignment
+// kernelCalls is the real kernel's.
+func kernelCalls() *directCalls {
+	return &directCalls{
+		open: func(name string) (*os.File, error) { return directio.OpenFile(name, os.O_RDONLY, 0) },
+		statx: func(fd int, st *unix.Statx_t) error {
+			return unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN|unix.STATX_DIO_READ_ALIGN, st)
+		},
+		preadv: preadv,
+	}
 }
 
-var _ File = (*directFile)(nil)
+func openDirect(name string) (File, string, error) { return openDirectBy(kernelCalls(), name) }
 
-// openDirect opens a file for direct reads. No file and no error means that
+// openDirectBy opens a file for direct reads. No file and no error means that
 // direct reads do not work here, for the reason given.
-func openDirect(name string) (File, string, error) {
-	f, err := directio.OpenFile(name, os.O_RDONLY, 0)
+func openDirectBy(calls *directCalls, name string) (File, string, error) {
+	f, err := calls.open(name)
 	if err != nil {
 		if refused(err) {
 			return nil, fmt.Sprintf("the file system refuses direct reads (%v)", err), nil
 		}
 		return nil, "", err
 	}
-	d, reason, err := proveDirect(f, name)
+	plain, err := os.Open(name)
+	if err != nil {
+		return nil, "", errors.Join(err, f.Close())
+	}
+	readNoFurther(plain)
+	d, reason, err := proveDirect(calls, f, plain)
 	if d == nil {
-		return nil, reason, errors.Join(err, f.Close())
+		return nil, reason, errors.Join(err, f.Close(), plain.Close())
 	}
 	return d, "", nil
 }
 
 // proveDirect finds an alignment with which a direct read of f brings the same
 // bytes as a buffered one.
-func proveDirect(f *os.File, name string) (*directFile, string, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, "", err
+func proveDirect(calls *directCalls, f, plain *os.File) (*directFile, string, error) {
+	size, reason, err := sameFile(f, plain)
+	if reason != "" || err != nil {
+		return nil, reason, err
 	}
-	if info.Size() == 0 {
-		return nil, "the file is empty, so that direct reads cannot be proven", nil
-	}
-	plain, err := os.Open(name)
-	if err != nil {
-		return nil, "", err
-	}
-	defer plain.Close()
-
-	first, reason := askAlignment(f)
+	first, reason := askAlignment(calls, f)
 	if reason != "" {
 		return nil, reason, nil
 	}
@@ -74,14 +75,14 @@ func proveDirect(f *os.File, name string) (*directFile, string, error) {
 		}
 	}
 	for _, align := range tries {
-		d := &directFile{f: f, size: info.Size(), align: align}
-		reason, err = probe(d, plain, align, d.size)
+		d := newDirectFile(f, plain, size, align, calls)
+		reason, err = probe(directOnly{d}, plain, align, size)
 		dropPages(plain, 0, 2*int64(align.Offset))
 		if reason == "" && err == nil {
 			return d, "", nil
 		}
 		if err != nil && !refused(err) {
-			return nil, "", err
+			return nil, "", &fs.PathError{Op: "read", Path: f.Name(), Err: err}
 		}
 		if err != nil {
 			reason = fmt.Sprintf("a direct read was refused (%v)", err)
@@ -90,12 +91,38 @@ func proveDirect(f *os.File, name string) (*directFile, string, error) {
 	return nil, reason, nil
 }
 
+// sameFile returns the size of a file that was opened twice. A reason means that
+// it cannot be read directly.
+func sameFile(f, plain *os.File) (size int64, reason string, _ error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, "", err
+	}
+	other, err := plain.Stat()
+	switch {
+	case err != nil:
+		return 0, "", err
+	case !os.SameFile(info, other):
+		return 0, "the file was replaced while it was opened", nil
+	case info.Size() == 0:
+		return 0, "the file is empty, so that direct reads cannot be proven", nil
+	}
+	return info.Size(), "", nil
+}
+
+// directOnly is a directFile without its way out: a proof by buffered reads
+// proves nothing.
+type directOnly struct{ d *directFile }
+
+func (o directOnly) ReadAt(p []byte, off int64) (int, error) {
+	return o.d.read(request{one: p, off: off}, 0)
+}
+
 // askAlignment asks the kernel what direct reads need. A reason means that it
 // says they do not work at all.
-func askAlignment(f *os.File) (Alignment, string) {
+func askAlignment(calls *directCalls, f *os.File) (Alignment, string) {
 	var st unix.Statx_t
-	mask := unix.STATX_DIOALIGN | unix.STATX_DIO_READ_ALIGN
-	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, mask, &st)
+	err := calls.statx(int(f.Fd()), &st)
 	if err != nil || st.Mask&unix.STATX_DIOALIGN == 0 {
 		return Alignment{Memory: fallbackAlign, Offset: fallbackAlign}, ""
 	}
@@ -142,51 +169,29 @@ func probe(direct, plain io.ReaderAt, align Alignment, size int64) (string, erro
 	return "", nil
 }
 
-// ReadAt checks the alignment itself: some file systems accept reads that
-// others refuse.
-func (d *directFile) ReadAt(p []byte, off int64) (int, error) {
-	if err := d.aligned(p, off); err != nil {
-		return 0, err
-	}
-	return d.read(p, off)
-}
-
-func (d *directFile) aligned(p []byte, off int64) error {
-	if d.align.check(p, off) {
-		return nil
-	}
-	return fmt.Errorf("layout: read of %d bytes at %d of %s: %w: address needs a multiple of %d, offset and length of %d",
-		len(p), off, d.f.Name(), ErrUnaligned, d.align.Memory, d.align.Offset)
-}
-
-func (d *directFile) read(p []byte, off int64) (int, error) {
-	n, err := d.f.ReadAt(p, off)
-	if err != nil && off >= 0 && off+int64(n) >= d.size {
-		// Having met the end, os.File asks for the rest at an odd offset, which
-		// some file systems refuse instead of reporting the end.
-		err = io.EOF
-	}
-	return n, err
-}
-
-func (d *directFile) Size() int64       { return d.size }
-func (d *directFile) Direct() Alignment { return d.align }
-func (d *directFile) Engine() string    { return EnginePread }
-func (d *directFile) Close() error      { return d.f.Close() }
-
-// refused reports whether an error means that direct I/O is not possible here.
-func refused(err error) bool {
-	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EFAULT) || errors.Is(err, unix.EOPNOTSUPP)
-}
-
-// dropPages asks the kernel to forget the cached pages of a range. It is
-// advice: a failure costs memory only.
+// dropPages asks the kernel to forget the cached pages that a range touches. It
+// is advice: a failure costs memory only.
 func dropPages(f *os.File, off, n int64) {
+	if n <= 0 {
+		return // a length of zero would mean the whole file
+	}
+	page := int64(os.Getpagesize())
+	off, n = alignDown(off, page), alignUp(off+n, page)-alignDown(off, page)
+	advise(f, off, n, unix.FADV_DONTNEED)
+}
+
+// readNoFurther asks the kernel to read what it is asked for and no more: what it
+// reads ahead is seldom the next expert, and stays in the cache. Reads by system
+// calls keep their size with this advice; on a mapping it would make them single
+// pages.
+func readNoFurther(f *os.File) { advise(f, 0, 0, unix.FADV_RANDOM) }
+
+func advise(f *os.File, off, n int64, advice int) {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return
 	}
-	_ = conn.Control(func(fd uintptr) { _ = unix.Fadvise(int(fd), off, n, unix.FADV_DONTNEED) })
+	_ = conn.Control(func(fd uintptr) { _ = unix.Fadvise(int(fd), off, n, advice) })
 }
 
 func renameNoReplace(oldName, newName string) error {

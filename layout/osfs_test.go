@@ -1,7 +1,6 @@
 package layout_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -47,59 +46,25 @@ func openDirect(t testing.TB, fsys layout.FS, path string) layout.File {
 	return f
 }
 
-func TestDirectFileReads(t *testing.T) { eachEngine(t, testDirectFileReads) }
+// The rest of what reads must keep is in TestEnginesConform.
+func TestRefusalsNameTheFile(t *testing.T) { eachEngine(t, testRefusalsNameTheFile) }
 
-func testDirectFileReads(t *testing.T, fsys layout.FS) {
-	for _, size := range []int{1, 100, 512, 4095, 4096, 4097, 100_000} {
-		path, want := diskFile(t, size)
-		f := openDirect(t, fsys, path)
-		if f.Size() != int64(size) || layout.FallbackReason(f) != "" {
-			t.Errorf("got size %d and reason %q, want %d and none", f.Size(), layout.FallbackReason(f), size)
-		}
-		block := f.Direct().Offset
-		buf := slot(int64((size + block) &^ (block - 1)))
-		n, err := f.ReadAt(buf, 0)
-		if n != size || (n < len(buf) && err != io.EOF) || !bytes.Equal(buf[:n], want) {
-			t.Errorf("size %d: got %d bytes and %v, want all and io.EOF", size, n, err)
-		}
-		last := int64(size-1) &^ int64(block-1)
-		n, err = f.ReadAt(buf[:block], last)
-		if !bytes.Equal(buf[:n], want[last:]) || (n < block && err != io.EOF) {
-			t.Errorf("size %d: got %d bytes and %v of the last block", size, n, err)
-		}
-		n, err = f.ReadAt(buf[:block], int64(len(buf)+block))
-		if n != 0 || err != io.EOF {
-			t.Errorf("size %d: got %d bytes and %v behind the end, want io.EOF", size, n, err)
-		}
-	}
-}
-
-func TestDirectFileRefusesUnalignedReads(t *testing.T) { eachEngine(t, testRefusesUnalignedReads) }
-
-func testRefusesUnalignedReads(t *testing.T, fsys layout.FS) {
+func testRefusalsNameTheFile(t *testing.T, fsys layout.FS) {
 	path, _ := diskFile(t, 100_000)
 	f := openDirect(t, fsys, path)
-	a := f.Direct()
-	buf := slot(int64(4 * max(a.Memory, a.Offset)))
-	type read struct {
-		p   []byte
-		off int64
-	}
-	tests := map[string]read{
-		"length": {buf[:a.Offset-1], 0},
-		"offset": {buf[:a.Offset], 1},
-		"half":   {buf[:a.Offset], int64(a.Offset / 2)},
-	}
-	if a.Memory > 1 {
-		tests["address"] = read{buf[1 : 1+a.Offset], 0}
-	}
-	for name, r := range tests {
-		n, err := f.ReadAt(r.p, r.off)
-		if n != 0 || !errors.Is(err, layout.ErrUnaligned) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: got %d bytes and %v, want ErrUnaligned that names the file", name, n, err)
+	block := f.Direct().Offset
+	for name, err := range map[string]error{
+		"unaligned":        second(f.ReadAt(slot(int64(block))[:block-1], 0)),
+		"before the start": second(f.ReadAt(slot(int64(block)), -int64(block))),
+		"too many buffers": second(layout.ReadV(f, make([][]byte, layout.MaxVector+1), 0)),
+	} {
+		if err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v, want an error that names the file", name, err)
 		}
 	}
 }
+
+func second(_ int, err error) error { return err }
 
 func TestEmptyFileFallsBack(t *testing.T) { eachEngine(t, testEmptyFileFallsBack) }
 
@@ -115,27 +80,6 @@ func testEmptyFileFallsBack(t *testing.T, fsys layout.FS) {
 	}
 	if n, err := f.ReadAt(make([]byte, 10), 0); n != 0 || err != io.EOF {
 		t.Errorf("got %d bytes and %v, want io.EOF", n, err)
-	}
-}
-
-func TestBufferedFileReads(t *testing.T) {
-	path, want := diskFile(t, 10_000)
-	f, err := layout.OS().Open(path, layout.Buffered)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := make([]byte, 777)
-	if n, err := f.ReadAt(got, 333); n != 777 || err != nil || !bytes.Equal(got, want[333:1110]) {
-		t.Errorf("got %d bytes and %v, want 777 right ones", n, err)
-	}
-	if layout.FallbackReason(f) != "" {
-		t.Errorf("got reason %q for a file opened buffered, want none", layout.FallbackReason(f))
-	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := f.ReadAt(got, 0); err == nil {
-		t.Error("got no error from a closed file")
 	}
 }
 

@@ -15,7 +15,10 @@ type LaneSpec struct {
 	// lanes must differ.
 	Path string
 	// Weight is the share of the store that the lane gets in relation to the
-	// other lanes, usually its measured bandwidth. 0 means 1.
+	// other lanes, usually its measured bandwidth. 0 means 1. A lane gets less, or
+	// nothing, where reading its piece would take longer than reading the whole
+	// record from the fastest lane; whole records go to lanes of at least half the
+	// largest weight.
 	Weight float64
 }
 
@@ -31,6 +34,8 @@ type PlanOptions struct {
 	// Order is the order of the experts in each layer's stripe, such as
 	// CoactivationOrder returns. nil, or nil for a layer, means by index.
 	Order [][]int32
+	// Copies are second copies of some records; the zero value is none.
+	Copies CopiesOptions
 }
 
 // Plan says where every byte of a store will lie. It is made by PlanStore and
@@ -46,15 +51,22 @@ type Plan struct {
 	DataBytes, PaddingBytes int64
 	// Ordered reports that Options.Order gave an order for at least one layer.
 	Ordered bool
+	// CopiedRecords have a second copy. CopyBytes is what the copies take, padding
+	// and their index included; the other sums do not count it.
+	CopiedRecords int
+	CopyBytes     int64
 
-	table table
+	table  table
+	copies *copyTable // nil: none
 }
 
 // PlanLane is one lane of a plan.
 type PlanLane struct {
 	Path   string // as LaneSpec.Path, filled in
 	Weight float64
-	Size   int64 // bytes
+	Size   int64 // bytes; 0 for a lane that gets nothing
+	// CopySize is the size of the file of copies beside the lane, 0 if it has none.
+	CopySize int64
 }
 
 // Piece is the part of a record that one lane holds.
@@ -111,6 +123,9 @@ func PlanStore(cp Checkpoint, opts PlanOptions) (*Plan, error) {
 	if row, err := p.table.checkPieces(p.laneSizes()); err != nil {
 		return nil, fmt.Errorf("layout: %w: row %d: %w", ErrPlan, row, err)
 	}
+	if err := p.planCopies(opts.Copies); err != nil {
+		return nil, err
+	}
 	return p, nil
 }
 
@@ -141,7 +156,7 @@ func planLanes(specs []LaneSpec) ([]PlanLane, error) {
 		if !(lane.Weight > 0 && lane.Weight <= 1e18) {
 			return nil, fmt.Errorf("layout: %w: lane %d has weight %v, want more than 0", ErrPlan, i, s.Weight)
 		}
-		if err := checkLanePath(lane.Path); err != nil {
+		if err := checkNewLanePath(lane.Path); err != nil {
 			return nil, fmt.Errorf("layout: %w: lane %d: %w", ErrPlan, i, err)
 		}
 		name := filepath.Base(lane.Path)
@@ -167,10 +182,21 @@ func checkLanePath(path string) error {
 	}
 	switch path {
 	case manifestName, indexName, routerName, markerName:
-		return fmt.Errorf("path %q is a file of the store's own", path)
+		return errOwnFile(path)
 	}
 	return nil
 }
+
+// checkNewLanePath also keeps the names of files that came after the first
+// stores: readers must go on opening those.
+func checkNewLanePath(path string) error {
+	if path == copiesName {
+		return errOwnFile(path)
+	}
+	return checkLanePath(path)
+}
+
+func errOwnFile(path string) error { return fmt.Errorf("path %q is a file of the store's own", path) }
 
 // planForms finds the distinct forms, and the alignment if none is given.
 func (p *Plan) planForms(cp *Checkpoint, align int64) error {

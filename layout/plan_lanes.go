@@ -10,13 +10,19 @@ import (
 // make a plan the same on every processor.
 const weightScale = 1 << 16
 
+// wholeSlack is how much longer a whole record may take on the lane that holds it
+// than on the fastest one, so that small records spread over lanes of similar speed.
+const wholeSlack = 2
+
 // spreader deals records out to lanes so that each lane's load stays close to
-// its share at any time, and with it the load of every stripe.
+// its share at any time, and with it the load of every stripe. No piece takes
+// its lane longer than the whole record would take the fastest lane: a slow lane
+// helps or stands aside, it never makes anybody wait.
 type spreader struct {
-	weights []int64 // in parts of total
-	total   int64
+	weights []int64 // of about weightScale in all
+	fastest int64   // the largest of them
 	loads   []int64 // bytes dealt so far
-	sum     int64   // of loads
+	targets []int64 // bytes that each lane should have by now
 	cursors []int64 // where the next piece of each lane may start
 	rank    []int   // scratch
 	share   []int64 // scratch
@@ -25,7 +31,7 @@ type spreader struct {
 func newSpreader(lanes []PlanLane) *spreader {
 	n := len(lanes)
 	s := &spreader{
-		weights: make([]int64, n), loads: make([]int64, n), cursors: make([]int64, n),
+		weights: make([]int64, n), loads: make([]int64, n), targets: make([]int64, n), cursors: make([]int64, n),
 		rank: make([]int, n), share: make([]int64, n),
 	}
 	var sum float64
@@ -34,7 +40,7 @@ func newSpreader(lanes []PlanLane) *spreader {
 	}
 	for i, lane := range lanes {
 		s.weights[i] = max(1, int64(float64(lane.Weight/sum)*weightScale))
-		s.total += s.weights[i]
+		s.fastest = max(s.fastest, s.weights[i])
 	}
 	return s
 }
@@ -66,69 +72,118 @@ func (s *spreader) deal(form *Form, pieces []piece) {
 		pieces[lane] = piece{Offset: start, Bytes: bytes}
 		s.cursors[lane] = start + bytes
 		s.loads[lane] += bytes
-		s.sum += bytes
 	}
 }
 
 // cut says how many bytes of a record each lane gets. The slice is reused.
 //
-// What a lane lacks to its share of all bytes up to and with this record is its
-// due. The lanes with the largest dues take part, as many as pieces of the
-// least size fit; one whose due is less than half such a piece waits for a
-// later record.
+// What a lane lacks to its target, this record included, is its due. The lanes
+// with the largest dues take part, as many as pieces of the least size fit; one
+// whose due is less than half such a piece waits for a later record.
 func (s *spreader) cut(form *Form) []int64 {
 	clear(s.share)
-	n := min(int64(len(s.share)), form.Bytes/alignUp(unitBytes, form.Align))
+	unit := alignUp(unitBytes, form.Align)
+	able := s.able(func(lane int) bool { return s.limit(lane, form) >= unit })
+	n := int(min(int64(len(able)), form.Bytes/unit))
 	if n < 2 || form.Align < cutAlign {
-		s.share[s.leastLoaded(form.Bytes)] = form.Bytes
+		able = s.able(s.similar)
+		s.expect(able, form.Bytes)
+		s.share[s.leastLoaded(able, form.Bytes)] = form.Bytes
 		return s.share
 	}
-	for i := range s.rank {
-		s.rank[i] = i
-	}
-	slices.SortStableFunc(s.rank, func(a, b int) int { return cmp.Compare(s.due(b, form.Bytes), s.due(a, form.Bytes)) })
-	for n > 1 && s.due(s.rank[n-1], form.Bytes) < unitBytes/2 {
+	s.expect(able, form.Bytes)
+	slices.SortStableFunc(able, func(a, b int) int { return cmp.Compare(s.due(b), s.due(a)) })
+	most := n
+	for n > 1 && s.due(able[n-1]) < unitBytes/2 {
 		n--
 	}
-	if n == 1 {
-		s.share[s.rank[0]] = form.Bytes
-		return s.share
-	}
-	s.divide(form, s.rank[:n])
+	s.divide(form, unit, s.withFastest(able, n, most, form))
 	return s.share
 }
 
+// able lists the lanes for which ok holds. The slice is reused.
+func (s *spreader) able(ok func(lane int) bool) []int {
+	s.rank = s.rank[:0]
+	for lane := range s.weights {
+		if ok(lane) {
+			s.rank = append(s.rank, lane)
+		}
+	}
+	return s.rank
+}
+
+// similar reports whether a lane may hold whole records. Weights have been rounded
+// down: one of exactly half the largest is still similar.
+func (s *spreader) similar(lane int) bool { return wholeSlack*(s.weights[lane]+1) > s.fastest }
+
+// limit is the largest piece of a record that a lane reads in the time that the
+// fastest lane takes for all of it.
+func (s *spreader) limit(lane int, form *Form) int64 {
+	if s.weights[lane] == s.fastest {
+		return form.Bytes
+	}
+	return alignDown(form.Bytes*s.weights[lane]/s.fastest, form.Align)
+}
+
+// expect adds a record to the targets of the lanes that may hold some of it.
+func (s *spreader) expect(able []int, bytes int64) {
+	var sum int64
+	for _, lane := range able {
+		sum += s.weights[lane]
+	}
+	for _, lane := range able {
+		s.targets[lane] += bytes * s.weights[lane] / sum
+	}
+}
+
+func (s *spreader) due(lane int) int64 { return s.targets[lane] - s.loads[lane] }
+
+// withFastest returns the first n lanes of a ranking, at most most, and sees to it
+// that they can hold the record within their limits: one of the fastest can hold
+// whatever is left.
+func (s *spreader) withFastest(ranked []int, n, most int, form *Form) []int {
+	var room int64
+	for _, lane := range ranked[:n] {
+		room += s.limit(lane, form)
+	}
+	if room >= form.Bytes {
+		return ranked[:n]
+	}
+	n = min(n+1, most)
+	at := n + slices.IndexFunc(ranked[n-1:], func(lane int) bool { return s.weights[lane] == s.fastest }) - 1
+	ranked[n-1], ranked[at] = ranked[at], ranked[n-1]
+	return ranked[:n]
+}
+
 // divide gives every chosen lane the least piece, and the rest in proportion to
-// what each still lacks; rounding goes to the first.
-func (s *spreader) divide(form *Form, chosen []int) {
-	unit := alignUp(unitBytes, form.Align)
+// what each still lacks, up to its limit; what is left goes to the first with room.
+func (s *spreader) divide(form *Form, unit int64, chosen []int) {
 	rest := form.Bytes - unit*int64(len(chosen))
 	var lacking int64
 	for _, lane := range chosen {
-		lacking += max(0, s.due(lane, form.Bytes)-unit)
+		lacking += max(0, s.due(lane)-unit)
 	}
-	given := int64(0)
+	left := rest
 	for _, lane := range chosen {
-		extra := int64(0)
+		s.share[lane] = unit
 		if lacking > 0 {
-			part := float64(max(0, s.due(lane, form.Bytes)-unit)) / float64(lacking)
-			extra = min(alignDown(int64(part*float64(rest)), form.Align), rest-given)
+			part := float64(max(0, s.due(lane)-unit)) / float64(lacking)
+			extra := min(alignDown(int64(part*float64(rest)), form.Align), left, s.limit(lane, form)-unit)
+			s.share[lane] += extra
+			left -= extra
 		}
-		s.share[lane] = unit + extra
-		given += extra
 	}
-	s.share[chosen[0]] += rest - given
+	for _, lane := range chosen {
+		extra := min(left, s.limit(lane, form)-s.share[lane])
+		s.share[lane] += extra
+		left -= extra
+	}
 }
 
-func (s *spreader) due(lane int, bytes int64) int64 {
-	all := s.sum + bytes
-	return all/s.total*s.weights[lane] + all%s.total*s.weights[lane]/s.total - s.loads[lane]
-}
-
-// leastLoaded is the lane that would be done first with a record of this size.
-func (s *spreader) leastLoaded(bytes int64) int {
-	best := 0
-	for lane := 1; lane < len(s.loads); lane++ {
+// leastLoaded is the lane of several that would be done first with bytes more.
+func (s *spreader) leastLoaded(lanes []int, bytes int64) int {
+	best := lanes[0]
+	for _, lane := range lanes[1:] {
 		if s.doneBefore(lane, best, bytes) {
 			best = lane
 		}

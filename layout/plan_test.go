@@ -63,11 +63,12 @@ func TestPlanSpreadsInProportion(t *testing.T) {
 	}{
 		{"cut, alike", 3 << 20, []float64{1, 1}},
 		{"cut, 3 to 1", 3 << 20, []float64{3, 1}},
-		{"cut, 10 to 1", 1 << 20, []float64{10, 1}},
+		{"cut, 10 to 1", 3 << 20, []float64{10, 1}},
+		{"cut, 5 to 4 to 1", 2 << 20, []float64{5, 4, 1}},
 		{"cut, three", 600 << 10, []float64{1, 1, 1}},
 		{"whole, 2 to 1", 100 << 10, []float64{2, 1}},
 		{"whole, tiny", 512, []float64{1, 1}},
-		{"whole, four", 26112, []float64{1, 2, 3, 4}},
+		{"whole, four", 26112, []float64{2, 2, 3, 4}},
 	} {
 		var lanes []layout.LaneSpec
 		var sum float64
@@ -85,6 +86,57 @@ func TestPlanSpreadsInProportion(t *testing.T) {
 	}
 }
 
+// A lane whose least piece would take longer than the whole record from the
+// fastest lane gets nothing, and what it would have had goes to the others by weight.
+func TestSlowLanesStandAside(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		record  int64
+		weights []float64
+		want    []float64 // shares
+	}{
+		{"cut, too few bytes for 10 to 1", 1 << 20, []float64{10, 1}, []float64{1, 0}},
+		{"cut, just too slow", 1 << 20, []float64{4.1, 1}, []float64{1, 0}},
+		{"cut, just fast enough", 1 << 20, []float64{3.9, 1}, []float64{0.796, 0.204}},
+		{"cut, one of three", 1 << 20, []float64{8, 8, 1}, []float64{0.5, 0.5, 0}},
+		{"whole, 10 to 1", 52224, []float64{1, 10}, []float64{0, 1}},
+		{"whole, 3 to 1", 52224, []float64{3, 1}, []float64{1, 0}},
+		{"whole, 2 to 1", 52224, []float64{2, 1}, []float64{0.667, 0.333}},
+		{"whole, four", 26112, []float64{1, 2, 3, 4}, []float64{0, 0.222, 0.333, 0.444}},
+	} {
+		var lanes []layout.LaneSpec
+		for _, w := range test.weights {
+			lanes = append(lanes, layout.LaneSpec{Weight: w})
+		}
+		p := plan(t, uniform(4, 64, test.record), layout.PlanOptions{Lanes: lanes})
+		for i, lane := range p.Lanes {
+			if got := float64(lane.Size) / float64(p.Bytes()); math.Abs(got-test.want[i]) > 0.02 || (test.want[i] == 0) != (lane.Size == 0) {
+				t.Errorf("%s: lane %d: got a share of %.3f, want %.3f", test.name, i, got, test.want[i])
+			}
+		}
+	}
+}
+
+// noLaneWaits: no piece takes its lane longer than the record takes the fastest
+// lane, and no whole record more than twice as long.
+func noLaneWaits(t *rapid.T, p *layout.Plan, id layout.ExpertID) {
+	var fastest float64
+	for _, lane := range p.Lanes {
+		fastest = max(fastest, lane.Weight)
+	}
+	record := float64(p.Forms[p.Layers[id.Layer]].Bytes)
+	pieces := p.Pieces(id)
+	for _, piece := range pieces {
+		allowed := 1.02 // weights are rounded to whole numbers
+		if len(pieces) == 1 {
+			allowed *= 2
+		}
+		if took := float64(piece.Bytes) / p.Lanes[piece.Lane].Weight * fastest / record; took > allowed {
+			t.Fatalf("%v: its piece %+v takes %.2f x as long as the whole record on the fastest lane", id, piece, took)
+		}
+	}
+}
+
 func TestPlanRefuses(t *testing.T) {
 	missing := uniform(2, 3, 100)
 	missing.Layers = missing.Layers[:1]
@@ -96,6 +148,7 @@ func TestPlanRefuses(t *testing.T) {
 	partial.Layers[0].Tensors[0].Each = make([]layout.Span, 2)
 	empty := uniform(1, 3)
 	ok := uniform(2, 3, 100)
+	two := make([]layout.LaneSpec, 2)
 	for _, test := range []struct {
 		name string
 		cp   layout.Checkpoint
@@ -113,6 +166,12 @@ func TestPlanRefuses(t *testing.T) {
 		{"weight negative", ok, layout.PlanOptions{Lanes: []layout.LaneSpec{{Weight: -1}}}, layout.ErrPlan, "weight -1"},
 		{"weight NaN", ok, layout.PlanOptions{Lanes: []layout.LaneSpec{{Weight: math.NaN()}}}, layout.ErrPlan, "weight NaN"},
 		{"lane climbs", ok, layout.PlanOptions{Lanes: []layout.LaneSpec{{Path: "../x"}}}, layout.ErrPlan, "neither absolute nor a plain file name"},
+		{"lane is the copies' index", ok, layout.PlanOptions{Lanes: []layout.LaneSpec{{Path: "copies.bin"}}}, layout.ErrPlan, "store's own"},
+		{"copies without a second lane", ok, layout.PlanOptions{Copies: layout.CopiesOptions{Bytes: 1 << 20}}, layout.ErrPlan, "at least two lanes"},
+		{"copies of fewer bytes than none", ok, layout.PlanOptions{Lanes: two, Copies: layout.CopiesOptions{Bytes: -1}}, layout.ErrPlan, "copies of -1 bytes"},
+		{"copies of too few bytes", ok, layout.PlanOptions{Lanes: two, Copies: layout.CopiesOptions{Bytes: 4096}}, layout.ErrPlan, "the hottest record alone takes"},
+		{"copies by no heat", ok, layout.PlanOptions{Lanes: two, Copies: layout.CopiesOptions{Bytes: 1 << 20, Heat: func(layout.ExpertID) float64 { return math.NaN() }}}, layout.ErrPlan, "not a number"},
+		{"lane named as copies", ok, layout.PlanOptions{Lanes: []layout.LaneSpec{{Path: "x"}, {Path: "x.copies"}}, Copies: layout.CopiesOptions{Bytes: 1 << 20}}, layout.ErrPlan, "which the copies beside lane x need"},
 		{"lane is ours", ok, layout.PlanOptions{Lanes: []layout.LaneSpec{{Path: "index.bin"}}}, layout.ErrPlan, "store's own"},
 		{"lanes alike", ok, layout.PlanOptions{Lanes: []layout.LaneSpec{{Path: "/a/x"}, {Path: "/b/x"}}}, layout.ErrPlan, "two lanes"},
 		{"too many lanes", ok, layout.PlanOptions{Lanes: make([]layout.LaneSpec, 65)}, layout.ErrPlan, "65 lanes"},
@@ -181,6 +240,7 @@ func TestPlanKeepsTheRules(t *testing.T) {
 		for l := range cp.Layers {
 			for _, e := range p.Order(l) {
 				checkRecord(t, p, layout.ExpertID{Layer: int32(l), Index: e}, ends)
+				noLaneWaits(t, p, layout.ExpertID{Layer: int32(l), Index: e})
 			}
 		}
 		for i, end := range ends {

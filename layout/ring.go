@@ -18,6 +18,9 @@ type RingOptions struct {
 	// Depth is how many reads may be in the kernel at once, over all files of
 	// the ring: 1 to 4096, 0 means 64. Further readers wait for a place.
 	Depth int
+	// Least is from how many bytes on reads go through the ring; smaller ones go
+	// by pread, which is prompter where the ring saves nothing. 0: all.
+	Least int64
 }
 
 // Ring is an FS over the operating system whose direct reads go through one
@@ -26,10 +29,12 @@ type RingOptions struct {
 // direct ones that the ring cannot read, are those of OS.
 //
 // The scheduler looks for completions when a P has nothing to run, and else
-// only every 10 ms. Where goroutines compute on all of GOMAXPROCS without a
-// pause, a read therefore takes tens of milliseconds, much longer than with OS:
-// let at least one P be free of them, if need be by a GOMAXPROCS above the
-// number of cores (BenchmarkLayerWait shows both).
+// only every 10 ms. So each read asks the scheduler first: where goroutines
+// compute on all of GOMAXPROCS and more wait for a P, it goes by pread, which
+// holds its P until the read is done and so is prompt (BenchmarkLayerWait has the
+// figures). To find out, a reader may give way once, which then takes 10 ms; that
+// happens at most every 0.6 s. Reads that are under way when such a crowd forms
+// may be late by tens of milliseconds.
 //
 // A ring has one goroutine of its own until Close. Safe for concurrent use.
 type Ring struct {
@@ -45,10 +50,13 @@ func OpenRing(o RingOptions) (*Ring, error) {
 	if o.Depth < 0 || o.Depth > maxRingDepth {
 		return nil, fmt.Errorf("layout: open ring: depth is %d, want 1 to %d, or 0 for %d", o.Depth, maxRingDepth, defaultRingDepth)
 	}
+	if o.Least < 0 {
+		return nil, fmt.Errorf("layout: open ring: reads of %d bytes and more, want 0 or more", o.Least)
+	}
 	if o.Depth == 0 {
 		o.Depth = defaultRingDepth
 	}
-	engine, err := startRing(o.Depth)
+	engine, err := startRing(o.Depth, o.Least)
 	if err != nil {
 		return nil, fmt.Errorf("layout: open ring: %w", err)
 	}

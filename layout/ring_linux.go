@@ -17,7 +17,7 @@ const (
 	// errno is that large.
 	notTaken = -1 << 20
 
-	// ringTries is how often something is tried that the kernel refuses for the moment.
+	// ringTries is how often reads are offered that the kernel does not take for the moment.
 	ringTries = 8
 
 	// lookInterval is how often completions are looked for when the kernel
@@ -34,11 +34,17 @@ var (
 // one reader, whose read may be in the kernel. So reads in the kernel never
 // exceed the depth, and the queues, which are at least as long, never overflow.
 //
-// The kernel may write to a slot's buffer until its completion is popped.
+// The kernel may write to a slot's buffers until its completion is popped.
 // Therefore a reader whose read was taken leaves only with that completion.
+//
+// Locks: mu guards what goes to the kernel and cq what comes back; neither is
+// taken under the other or held over a system call.
 type ringEngine struct {
 	raw     *uring
 	enter   func(n uint32) error // raw.enter; tests put failures here
+	crowded func() bool          // whether completions would be noticed late
+	crowd   crowd
+	least   int64 // bytes: smaller reads go by pread
 	slots   []ringSlot
 	free    chan int      // the slots without a reader, by number
 	closing chan struct{} // closed when close begins
@@ -52,16 +58,20 @@ type ringEngine struct {
 	mu         sync.Mutex // guards the submission side of raw, and what follows
 	submitting bool       // a reader is submitting for all
 	broken     bool       // the kernel is given no more reads
+
+	cq   sync.Mutex // guards the completion side of raw, and what follows
+	gone bool       // raw is unmapped
 }
 
-// ringSlot is one place. It keeps the buffer that the kernel writes to alive,
+// ringSlot is one place. It keeps the buffers that the kernel writes to alive,
 // and on the heap.
 type ringSlot struct {
-	buf  []byte
-	done chan int32 // holds one, so that no one waits to send
+	iov  []unix.Iovec // of the read, in room
+	room []unix.Iovec // made with the first read
+	done chan int32   // holds one, so that no one waits to send
 }
 
-func startRing(depth int) (*ringEngine, error) {
+func startRing(depth int, least int64) (*ringEngine, error) {
 	raw, err := openUring(depth)
 	if err != nil {
 		return nil, err
@@ -71,9 +81,10 @@ func startRing(depth int) (*ringEngine, error) {
 		return nil, errors.Join(fmt.Errorf("%w: poll it: %w", ErrNoRing, err), raw.unmap(), raw.file.Close())
 	}
 	e := &ringEngine{
-		raw: raw, enter: raw.enter, slots: make([]ringSlot, depth), free: make(chan int, depth),
+		raw: raw, enter: raw.enter, least: least, slots: make([]ringSlot, depth), free: make(chan int, depth),
 		closing: make(chan struct{}), idle: make(chan struct{}), reaped: make(chan struct{}),
 	}
+	e.crowded, e.crowd.start = e.crowd.here, time.Now()
 	for i := range e.slots {
 		e.slots[i].done = make(chan int32, 1)
 		e.free <- i
@@ -82,18 +93,22 @@ func startRing(depth int) (*ringEngine, error) {
 	return e, nil
 }
 
-// read reads once, through the ring: some bytes, none at the end, or what the
-// kernel said. The error is errNotTaken if the kernel did not take the read.
-func (e *ringEngine) read(fd int, p []byte, off int64) (int, error) {
+// read asks once, through the ring, for what is missing of a request of which
+// done bytes are there: some bytes, none at the end, or what the kernel said. The
+// error is errNotTaken if the kernel did not take the read.
+func (e *ringEngine) read(fd int, r request, done int64) (int, error) {
 	id, err := e.take()
 	if err != nil {
 		return 0, err
 	}
 	slot := &e.slots[id]
-	slot.buf = p[:min(len(p), maxUringRead)]
-	e.submit(fd, id, off)
+	if slot.room == nil {
+		slot.room = make([]unix.Iovec, MaxVector)
+	}
+	slot.iov = r.iovecs(done, slot.room[:0])
+	e.submit(fd, id, r.off+done)
 	res := <-slot.done
-	slot.buf = nil
+	clear(slot.iov)
 	e.free <- id
 	switch {
 	case res == notTaken:
@@ -128,7 +143,7 @@ func (e *ringEngine) submit(fd, id int, off int64) {
 		e.slots[id].done <- notTaken
 		return
 	}
-	e.raw.push(fd, e.slots[id].buf, off, id)
+	e.raw.push(fd, e.slots[id].iov, off, id)
 	if e.submitting {
 		e.mu.Unlock()
 		return
@@ -182,7 +197,19 @@ func (e *ringEngine) giveBackLocked(err error) {
 // breakLocked ends the use of the ring for later reads. Those in the kernel end as always.
 func (e *ringEngine) breakLocked(reason string) {
 	e.broken = true
-	e.reason.CompareAndSwap(nil, &reason)
+	e.bypassed(reason)
+}
+
+// bypassed notes the first reason for which a read does not go through the ring.
+func (e *ringEngine) bypassed(reason string) { e.reason.CompareAndSwap(nil, &reason) }
+
+func (e *ringEngine) isClosing() bool {
+	select {
+	case <-e.closing:
+		return true
+	default:
+		return false
+	}
 }
 
 func (e *ringEngine) isBroken() bool {
@@ -210,9 +237,11 @@ func (e *ringEngine) reap(wait func(func(uintptr) bool) error) {
 	}
 }
 
-// drain pops what has completed.
+// drain hands out what has completed. It may be called without a slot.
 func (e *ringEngine) drain() {
-	for {
+	e.cq.Lock()
+	defer e.cq.Unlock()
+	for !e.gone {
 		id, res, ok := e.raw.pop()
 		if !ok {
 			return
@@ -253,6 +282,9 @@ func (e *ringEngine) close() error {
 		close(e.idle)
 		err := e.raw.file.Close() // wakes the reaper
 		<-e.reaped
+		e.cq.Lock()
+		e.gone = true
+		e.cq.Unlock()
 		e.closed = errors.Join(err, e.raw.unmap())
 	})
 	return e.closed

@@ -12,7 +12,8 @@ import (
 
 // Numbers of the kernel's include/uapi/linux/io_uring.h.
 const (
-	uringOpRead = 22
+	uringOpReadv = 1
+	uringOpRead  = 22
 
 	uringOffSQ   = 0
 	uringOffSQEs = 0x10000000
@@ -21,10 +22,6 @@ const (
 	uringFeatNoDrop     = 1 << 1 // completions are never lost
 	uringFeatRWCurPos   = 1 << 3 // came with the plain read operation, in 5.6
 	uringFeatures       = uringFeatSingleMmap | uringFeatNoDrop | uringFeatRWCurPos
-
-	// maxUringRead is what one operation may ask for: its length is 32 bits,
-	// and the kernel cuts reads somewhat below 2 GiB.
-	maxUringRead = 1 << 30
 )
 
 // The structures below are the kernel's, byte for byte.
@@ -154,13 +151,18 @@ func (u *uring) unmap() error {
 	return errors.Join(errs...)
 }
 
-// push queues one read. The caller keeps p alive and knows that there is room.
-func (u *uring) push(fd int, p []byte, off int64, id int) {
-	tail := *u.sqTail // only we write it
-	u.sqes[tail&u.sqMask] = uringSQE{
-		opcode: uringOpRead, fd: int32(fd), off: uint64(off),
-		addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(p)))), len: uint32(len(p)), userData: uint64(id),
+// push queues one read into buffers of at most maxRead bytes. The caller keeps
+// iov and what it names alive, and knows that there is room.
+func (u *uring) push(fd int, iov []unix.Iovec, off int64, id int) {
+	sqe := uringSQE{
+		opcode: uringOpReadv, fd: int32(fd), off: uint64(off),
+		addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(iov)))), len: uint32(len(iov)), userData: uint64(id),
 	}
+	if len(iov) == 1 { // the plain read is cheaper
+		sqe.opcode, sqe.addr, sqe.len = uringOpRead, uint64(uintptr(unsafe.Pointer(iov[0].Base))), uint32(iov[0].Len)
+	}
+	tail := *u.sqTail // only we write it
+	u.sqes[tail&u.sqMask] = sqe
 	atomic.StoreUint32(u.sqTail, tail+1)
 }
 

@@ -46,8 +46,8 @@ func (s segment) overlap(data []byte, off int64) (part []byte, at int64) {
 type Damage struct {
 	ID         ExpertID // {-1, -1}: between the records
 	Projection string   // empty: padding, or the whole record
-	Lane       string   // path of the lane
-	Offset     int64    // in the lane, where the projection or the finding starts
+	Lane       string   // path of the lane, or of the copies beside it
+	Offset     int64    // in that file, where the projection or the finding starts
 	Reason     string
 }
 
@@ -63,23 +63,33 @@ func (d Damage) String() string {
 	return fmt.Sprintf("%v, %s at byte %d of %s: %s", d.ID, what, d.Offset, d.Lane, d.Reason)
 }
 
-// scanner checks the records of lanes against a table with checksums, and
-// against the checkpoint if there is one. It is shared by the workers.
+// scanner checks the records of lanes, and their copies, against a table with
+// checksums, and against the checkpoint if there is one. It is shared by the workers.
 type scanner struct {
 	table    *table
 	segments [][]segment // of each form
-	lanes    []Lane
-	aligns   []int64
-	sizes    []int64
+	files    []scanFile  // the lanes, then the copies beside each
+	sizes    []int64     // of the lanes
+	copies   *copyTable  // nil: none
 	source   *spanReader // nil: checksums are all there is
 	chunk    int64
 	meter    *meter
 }
 
+// scanFile is a lane, or the copies beside one; no file: there are none.
+type scanFile struct {
+	path  string
+	file  File
+	align int64
+}
+
 func newScanner(t *table, lanes []Lane, sizes []int64, chunk int64, m *meter) *scanner {
-	s := &scanner{table: t, lanes: lanes, sizes: sizes, chunk: chunk, meter: m, segments: segmentsOf(t.forms)}
-	for _, lane := range lanes {
-		s.aligns = append(s.aligns, lane.File.Direct().span())
+	s := &scanner{table: t, files: make([]scanFile, 2*len(lanes)), sizes: sizes, chunk: chunk, meter: m, segments: segmentsOf(t.forms)}
+	for i, lane := range lanes {
+		s.files[i] = scanFile{lane.Path, lane.File, lane.File.Direct().span()}
+		if lane.Copies != nil {
+			s.files[len(lanes)+i] = scanFile{lane.CopiesPath, lane.Copies, lane.Copies.Direct().span()}
+		}
 	}
 	return s
 }
@@ -97,12 +107,19 @@ type scanBuffers struct {
 	lane, source []byte
 	sums         []uint32
 	differs      []bool
+	pieces       []stretch // of the record at hand
+}
+
+// stretch is where a piece of a record is read: from its lane, or from its copy.
+type stretch struct {
+	file          int
+	offset, bytes int64
 }
 
 func (s *scanner) buffers() *scanBuffers {
 	align := int64(placementAlign)
-	for _, a := range s.aligns {
-		align = max(align, a)
+	for _, f := range s.files {
+		align = max(align, f.align)
 	}
 	b := &scanBuffers{lane: alignedBuffer(s.chunk+2*align, align), sums: make([]uint32, s.table.width), differs: make([]bool, s.table.width)}
 	if s.source != nil {
@@ -111,10 +128,11 @@ func (s *scanner) buffers() *scanBuffers {
 	return b
 }
 
-// read returns a range of a lane, read in multiples of the lane's alignment.
-func (s *scanner) read(b *scanBuffers, lane int, off, n int64) ([]byte, error) {
-	w := newWindow(off, n, s.aligns[lane])
-	got, err := s.lanes[lane].File.ReadAt(b.lane[:w.bytes], w.offset)
+// read returns a range of a file, read in multiples of the file's alignment.
+func (s *scanner) read(b *scanBuffers, file int, off, n int64) ([]byte, error) {
+	f := &s.files[file]
+	w := newWindow(off, n, f.align)
+	got, err := f.file.ReadAt(b.lane[:w.bytes], w.offset)
 	if int64(got) < w.skip+n {
 		if err == nil || err == io.EOF {
 			err = io.ErrUnexpectedEOF
@@ -124,37 +142,60 @@ func (s *scanner) read(b *scanBuffers, lane int, off, n int64) ([]byte, error) {
 	return b.lane[w.skip : w.skip+n], nil
 }
 
-// record checks one record and returns what is wrong with it. The error is the
-// context's, or one of the checkpoint's.
-func (s *scanner) record(ctx context.Context, b *scanBuffers, row int) ([]Damage, error) {
+// find lists the pieces of a row, in the lanes or, where they are open, in the copies.
+func (s *scanner) find(b *scanBuffers, row int, copies bool) {
+	b.pieces = b.pieces[:0]
+	for lane, p := range s.table.piecesOf(row) {
+		if p.Bytes > 0 {
+			b.pieces = append(b.pieces, stretch{lane, p.Offset, p.Bytes})
+		}
+	}
+	if !copies {
+		return
+	}
+	for i, place := range s.copies.of(row) {
+		if file := s.table.lanes + int(place.Lane); s.files[file].file != nil {
+			b.pieces[i].file, b.pieces[i].offset = file, place.Offset
+		}
+	}
+}
+
+// record checks one record, or its copies, and returns what is wrong with it. The
+// error is the context's, or one of the checkpoint's.
+func (s *scanner) record(ctx context.Context, b *scanBuffers, row int, copies bool) ([]Damage, error) {
 	clear(b.sums)
 	clear(b.differs)
+	s.find(b, row, copies)
+	source := s.source
+	if copies {
+		source = nil // the record itself has been compared
+	}
 	var found []Damage
 	var base int64
-	for lane, p := range s.table.piecesOf(row) {
-		for at := int64(0); at < p.Bytes; at += s.chunk {
+	for _, p := range b.pieces {
+		for at := int64(0); at < p.bytes; at += s.chunk {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			n := min(s.chunk, p.Bytes-at)
-			data, err := s.read(b, lane, p.Offset+at, n)
+			n := min(s.chunk, p.bytes-at)
+			data, err := s.read(b, p.file, p.offset+at, n)
 			if err != nil {
-				return append(found, s.damage(row, "", base+at, fmt.Sprintf("read: %v", err))), nil
+				return append(found, s.damage(b, row, "", base+at, fmt.Sprintf("read: %v", err))), nil
 			}
-			padding, err := s.feed(b, row, base+at, data)
+			padding, err := s.feed(b, row, base+at, data, source)
 			if err != nil {
 				return nil, err
 			}
 			found = append(found, padding...)
 			s.meter.add(n)
 		}
-		base += p.Bytes
+		base += p.bytes
 	}
 	return append(found, s.judge(b, row)...), nil
 }
 
 // feed takes the next bytes of a record, which start at off of it.
-func (s *scanner) feed(b *scanBuffers, row int, off int64, data []byte) ([]Damage, error) {
+func (s *scanner) feed(b *scanBuffers, row int, off int64, data []byte, source *spanReader) ([]Damage, error) {
 	var found []Damage
 	for _, seg := range s.segments[s.table.layers[row/s.table.shape.Experts]] {
 		part, at := seg.overlap(data, off)
@@ -163,16 +204,16 @@ func (s *scanner) feed(b *scanBuffers, row int, off int64, data []byte) ([]Damag
 		}
 		if seg.projection < 0 {
 			if !allZero(part) {
-				found = append(found, s.damage(row, "", seg.start+at, "padding is not zero"))
+				found = append(found, s.damage(b, row, "", seg.start+at, "padding is not zero"))
 			}
 			continue
 		}
 		b.sums[seg.projection] = crc32.Update(b.sums[seg.projection], castagnoli, part)
-		if s.source == nil {
+		if source == nil {
 			continue
 		}
 		want := b.source[:len(part)]
-		if err := s.source.read(s.table.id(row), seg.projection, at, want); err != nil {
+		if err := source.read(s.table.id(row), seg.projection, at, want); err != nil {
 			return nil, err
 		}
 		if !bytes.Equal(part, want) {
@@ -190,28 +231,29 @@ func (s *scanner) judge(b *scanBuffers, row int) []Damage {
 		p := &form.Projections[i]
 		switch want := s.table.sumsOf(row)[i]; {
 		case b.sums[i] != want:
-			found = append(found, s.damage(row, p.Name, p.Offset, fmt.Sprintf("checksum is %08x, the index says %08x", b.sums[i], want)))
+			found = append(found, s.damage(b, row, p.Name, p.Offset, fmt.Sprintf("checksum is %08x, the index says %08x", b.sums[i], want)))
 		case b.differs[i]:
-			found = append(found, s.damage(row, p.Name, p.Offset, "bytes differ from the checkpoint"))
+			found = append(found, s.damage(b, row, p.Name, p.Offset, "bytes differ from the checkpoint"))
 		}
 	}
 	return found
 }
 
-// damage places a finding at off of a record in its lane.
-func (s *scanner) damage(row int, projection string, off int64, reason string) Damage {
+// damage places a finding at off of a record in the file it was read from.
+func (s *scanner) damage(b *scanBuffers, row int, projection string, off int64, reason string) Damage {
 	d := Damage{ID: s.table.id(row), Projection: projection, Reason: reason}
-	for lane, p := range s.table.piecesOf(row) {
-		if off < p.Bytes {
-			d.Lane, d.Offset = s.lanes[lane].Path, p.Offset+off
+	for _, p := range b.pieces {
+		if off < p.bytes {
+			d.Lane, d.Offset = s.files[p.file].path, p.offset+off
 			break
 		}
-		off -= p.Bytes
+		off -= p.bytes
 	}
 	return d
 }
 
-// gap checks that a range between records is zero. The error is the context's.
+// gap checks that a range between records, or copies, is zero. The error is the
+// context's.
 func (s *scanner) gap(ctx context.Context, b *scanBuffers, g gap) ([]Damage, error) {
 	for at := int64(0); at < g.bytes; at += s.chunk {
 		if err := ctx.Err(); err != nil {
@@ -219,7 +261,7 @@ func (s *scanner) gap(ctx context.Context, b *scanBuffers, g gap) ([]Damage, err
 		}
 		n := min(s.chunk, g.bytes-at)
 		data, err := s.read(b, g.lane, g.offset+at, n)
-		d := Damage{ID: ExpertID{Layer: -1, Index: -1}, Lane: s.lanes[g.lane].Path, Offset: g.offset + at, Reason: "padding between records is not zero"}
+		d := Damage{ID: ExpertID{Layer: -1, Index: -1}, Lane: s.files[g.lane].path, Offset: g.offset + at, Reason: "padding between records is not zero"}
 		if err != nil {
 			d.Reason = fmt.Sprintf("read: %v", err)
 			return []Damage{d}, nil

@@ -15,10 +15,10 @@ type Store struct {
 	manifest *Manifest
 	table    *table
 	open     laneSet
-	aligns   []int64 // of each lane's reads
-	sizes    []int64 // of each lane
-	records  [][]Projection
-	slots    []int64 // SlotBytes of each layer
+	lanesView
+	copyFaults []copyFault
+	records    [][]Projection
+	slots      []int64 // SlotBytes of each layer
 }
 
 var _ Source = (*Store)(nil)
@@ -30,6 +30,7 @@ var _ Source = (*Store)(nil)
 // ErrVersion for a format this package does not know, a *CorruptError for
 // damage, and names the path of a lane that is missing. A lane named by an
 // absolute path that does not exist is looked for by its file name in dir.
+// Second copies that are missing or damaged are no error: Copies tells.
 func OpenStore(fsys FS, dir string, mode Mode) (*Store, error) {
 	s, err := openMeta(fsys, dir)
 	if err != nil {
@@ -38,6 +39,7 @@ func OpenStore(fsys FS, dir string, mode Mode) (*Store, error) {
 	if err := s.openLanes(fsys, mode); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	s.openCopies(fsys, mode)
 	s.measureSlots()
 	return s, nil
 }
@@ -152,12 +154,16 @@ type unfitFile struct {
 func (u unfitFile) FallbackReason() string { return u.reason }
 func (u unfitFile) Engine() string         { return Engine(u.File) }
 
+func (u unfitFile) ReadVAt(bufs [][]byte, off int64) (int, error) {
+	return ReadV(u.File, bufs, off)
+}
+
 func (s *Store) measureSlots() {
 	shape := s.manifest.Shape
 	s.slots = make([]int64, shape.Layers)
 	var p Placement
 	for row := range s.table.rows() {
-		s.table.placeRow(row, s.aligns, s.sizes, &p)
+		s.table.placeRow(row, &s.lanesView, &p)
 		layer := row / shape.Experts
 		s.slots[layer] = max(s.slots[layer], p.Bytes)
 	}
@@ -174,7 +180,8 @@ func (s *Store) measureSlots() {
 // Shape says how many layers and experts the store has.
 func (s *Store) Shape() Shape { return s.manifest.Shape }
 
-// Lanes are the open lanes; the slice and its files belong to the store.
+// Lanes are the open lanes, with the copies beside them that are used; the slice
+// and its files belong to the store.
 func (s *Store) Lanes() []Lane { return s.open.lanes }
 
 // Record describes the experts of a layer from 0 to Layers-1. The slice is
@@ -200,7 +207,7 @@ func (s *Store) Locate(id ExpertID, p *Placement) error {
 	if !s.manifest.Shape.Contains(id) {
 		return unknownExpert(id, s.manifest.Shape)
 	}
-	s.table.placeRow(int(s.table.rowOf[s.manifest.Shape.Ordinal(id)]), s.aligns, s.sizes, p)
+	s.table.placeRow(int(s.table.rowOf[s.manifest.Shape.Ordinal(id)]), &s.lanesView, p)
 	return nil
 }
 

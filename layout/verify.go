@@ -28,12 +28,15 @@ type VerifyOptions struct {
 type VerifyReport struct {
 	ID           string // of the store
 	Records      int    // records read
-	Bytes        int64  // bytes of all lanes
+	Bytes        int64  // bytes of all lanes, without copies
 	PaddingBytes int64
 	Compared     bool // with a checkpoint, byte for byte
 	// RouterBytes is the size of router.safetensors, which was checked too; 0
 	// where the store has none, or it cannot be opened (then it is a finding).
 	RouterBytes int64
+	// CopyBytes is the size of all files of second copies that were checked, and
+	// of their index. Those that cannot be opened are findings.
+	CopyBytes int64
 	// Damages are the findings, in no particular order, at most 1000 of them.
 	Damages []Damage
 	// Found counts all findings.
@@ -43,8 +46,9 @@ type VerifyReport struct {
 // OK reports that nothing is wrong.
 func (r *VerifyReport) OK() bool { return r.Found == 0 }
 
-// Verify reads a whole store, around the page cache where possible, and checks
-// bounds, checksums and padding, and with a checkpoint every tensor byte.
+// Verify reads a whole store, second copies included, around the page cache where
+// possible, and checks bounds, checksums and padding, and with a checkpoint every
+// tensor byte.
 // Damaged or unreadable records are findings of the report, not errors: an
 // error means that the store could not be opened (as OpenStore), that the
 // checkpoint does not belong to it (ErrSourceChanged) or could not be read, or
@@ -67,8 +71,10 @@ func verify(ctx context.Context, store *Store, opts VerifyOptions) (*VerifyRepor
 	for _, size := range store.sizes {
 		report.Bytes += size
 	}
+	report.CopyBytes = store.Copies().Bytes
 	workers := workersFor(opts.Parallel)
-	s := newScanner(store.table, store.open.lanes, store.sizes, chunkFor(workers), &meter{total: report.Bytes, tell: opts.Progress})
+	s := newScanner(store.table, store.open.lanes, store.sizes, chunkFor(workers), &meter{total: report.Bytes + store.scannedCopies(), tell: opts.Progress})
+	s.copies = store.copies
 	if opts.Source != nil {
 		var err error
 		if s.source, err = newSpanReader(opts.FS, opts.Source, store.table); err != nil {
@@ -80,6 +86,7 @@ func verify(ctx context.Context, store *Store, opts VerifyOptions) (*VerifyRepor
 	if err := s.all(ctx, workers, func(found []Damage) error { c.add(found); return nil }); err != nil {
 		return nil, fmt.Errorf("layout: verify %s: %w", store.dir, err)
 	}
+	c.add(store.copyDamages())
 	var err error
 	if report.RouterBytes, err = verifyRouters(ctx, store, opts, &c); err != nil {
 		return nil, fmt.Errorf("layout: verify %s: %w", store.dir, err)
@@ -88,17 +95,22 @@ func verify(ctx context.Context, store *Store, opts VerifyOptions) (*VerifyRepor
 	return report, nil
 }
 
-// all checks every record and gap, and hands over what each one has wrong with it.
+// all checks every record, copy and gap, and hands over what each one has wrong
+// with it.
 func (s *scanner) all(ctx context.Context, workers int, found func([]Damage) error) error {
-	gaps := s.table.gaps(s.sizes)
+	copied, gaps := s.copied()
+	gaps = append(s.table.gaps(s.sizes), gaps...)
 	rows := s.table.rows()
-	return eachRow(ctx, workers, rows+len(gaps), s.buffers, func(ctx context.Context, b *scanBuffers, i int) error {
+	return eachRow(ctx, workers, rows+len(copied)+len(gaps), s.buffers, func(ctx context.Context, b *scanBuffers, i int) error {
 		var damages []Damage
 		var err error
-		if i < rows {
-			damages, err = s.record(ctx, b, i)
-		} else {
-			damages, err = s.gap(ctx, b, gaps[i-rows])
+		switch {
+		case i < rows:
+			damages, err = s.record(ctx, b, i, false)
+		case i < rows+len(copied):
+			damages, err = s.record(ctx, b, copied[i-rows], true)
+		default:
+			damages, err = s.gap(ctx, b, gaps[i-rows-len(copied)])
 		}
 		if err != nil || len(damages) == 0 {
 			return err

@@ -111,8 +111,48 @@ func TestEffects(t *testing.T) {
 		if n, err := f.ReadAt(buf, 0); n != 4 || err != nil || !bytes.Equal(buf, data) {
 			t.Errorf("%s, second read: got %d %v %v, want the data", tt.name, n, err, buf)
 		}
+		buf = []byte{9, 9, 9, 9}
+		d := New(Model{Rule: Script(tt.effect)})
+		n, err = layout.ReadV(d.File(&memory{data: data}), [][]byte{nil, buf[:1], buf[1:3], buf[3:]}, 0)
+		if n != tt.n || !errors.Is(err, tt.err) || !bytes.Equal(buf, tt.buf) {
+			t.Errorf("%s, vector: got %d %v %v, want %d %v %v", tt.name, n, err, buf, tt.n, tt.err, tt.buf)
+		}
+		if s := d.Stats(); s.Reads != 1 || s.Bytes != 4 {
+			t.Errorf("%s, vector: got %+v, want one read of 4 bytes", tt.name, s)
+		}
 	}
 }
+
+// A vector takes the time of one read, whatever the number of its buffers.
+func TestVectorIsOneRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New(Model{Latency: 5 * ms, BytesPerSecond: 1e6}).File(&memory{data: make([]byte, 4000)})
+		buf, start := make([]byte, 4000), time.Now()
+		if n, err := layout.ReadV(f, [][]byte{buf[:1000], buf[1000:1500], buf[1500:]}, 0); n != 4000 || err != nil {
+			t.Errorf("got %d bytes and %v, want 4000", n, err)
+		}
+		if took := time.Since(start); took != 9*ms {
+			t.Errorf("got %v, want 9ms", took)
+		}
+	})
+}
+
+// A file on a drive says what the file below says of itself.
+func TestFileKeepsItsName(t *testing.T) {
+	f := New(Model{}).File(named{})
+	if layout.Engine(f) != "fast" || layout.FallbackReason(f) != "because" {
+		t.Errorf("got %q and %q, want those of the file below", layout.Engine(f), layout.FallbackReason(f))
+	}
+}
+
+type named struct{}
+
+func (named) ReadAt(p []byte, off int64) (int, error) { return 0, nil }
+func (named) Size() int64                             { return 0 }
+func (named) Direct() layout.Alignment                { return layout.Alignment{} }
+func (named) Close() error                            { return nil }
+func (named) Engine() string                          { return "fast" }
+func (named) FallbackReason() string                  { return "because" }
 
 func TestPanicEffectLeavesTheDriveUsable(t *testing.T) {
 	f := New(Model{Depth: 1, Rule: Script(Effect{Panic: true})}).File(&memory{data: []byte{1}})

@@ -52,6 +52,7 @@ type Drive struct {
 
 	mu struct {
 		sync.Mutex
+		speed float64 // bytes a second
 		seq   int64
 		bytes int64
 		free  time.Time // when the transfers begun so far end
@@ -64,6 +65,7 @@ type Drive struct {
 // New makes a drive.
 func New(m Model) *Drive {
 	d := &Drive{model: m, gone: make(chan struct{})}
+	d.mu.speed = m.BytesPerSecond
 	if m.Depth > 0 {
 		d.places = make(chan struct{}, m.Depth)
 	}
@@ -79,6 +81,13 @@ func (d *Drive) Remove() {
 		d.mu.gone = true
 		close(d.gone)
 	}
+}
+
+// SetSpeed changes the transfer rate, in bytes a second, of the reads from now on.
+func (d *Drive) SetSpeed(bytesPerSecond float64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.speed = bytesPerSecond
 }
 
 // Stats counts what a drive did.
@@ -103,16 +112,88 @@ type file struct {
 	drive *Drive
 }
 
+var _ layout.VectorFile = (*file)(nil)
+
 // ReadAt reads from the file below in the time, and with the faults, of the drive.
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
-	d := f.drive
-	op, err := d.enter(off, len(p))
+	e, err := f.drive.serve(off, len(p))
 	if err != nil {
 		return 0, err
 	}
-	defer d.leave()
-	if err := d.pass(len(p)); err != nil {
+	return e.apply(func(short int) (int, error) { return f.File.ReadAt(p[:len(p)-short], off) }, p)
+}
+
+// ReadVAt is one read of the drive, of the bytes of all buffers.
+func (f *file) ReadVAt(bufs [][]byte, off int64) (int, error) {
+	total := 0
+	for _, p := range bufs {
+		total += len(p)
+	}
+	e, err := f.drive.serve(off, total)
+	if err != nil {
 		return 0, err
+	}
+	return e.apply(func(short int) (int, error) { return layout.ReadV(f.File, cut(bufs, total-short), off) }, bufs...)
+}
+
+// FallbackReason is that of the file below.
+func (f *file) FallbackReason() string { return layout.FallbackReason(f.File) }
+
+// Engine is that of the file below.
+func (f *file) Engine() string { return layout.Engine(f.File) }
+
+// cut is the first n bytes of bufs.
+func cut(bufs [][]byte, n int) [][]byte {
+	var out [][]byte
+	for _, p := range bufs {
+		p = p[:min(len(p), n)]
+		n -= len(p)
+		out = append(out, p)
+	}
+	return out
+}
+
+// apply reads with the effect: read fills bufs, but for the last short bytes.
+func (e Effect) apply(read func(short int) (int, error), bufs ...[]byte) (int, error) {
+	total := 0
+	for _, p := range bufs {
+		total += len(p)
+	}
+	switch {
+	case e.Panic:
+		panic("device: panic asked for by the rule")
+	case e.Err != nil:
+		return 0, e.Err
+	case e.Silent:
+		return total, nil
+	case e.Short > 0:
+		n, err := read(min(e.Short, total))
+		if err == nil {
+			err = io.ErrUnexpectedEOF
+		}
+		return n, err
+	}
+	n, err := read(0)
+	if e.Flip && n > 0 {
+		for _, p := range bufs {
+			if len(p) > 0 {
+				p[0] = ^p[0]
+				break
+			}
+		}
+	}
+	return n, err
+}
+
+// serve takes a read's time and returns its effect.
+func (d *Drive) serve(off int64, n int) (Effect, error) {
+	op, err := d.enter(off, n)
+	if err != nil {
+		return Effect{}, err
+	}
+	defer d.leave()
+	if err := d.pass(n); err != nil {
+		return Effect{}, err
 	}
 	var e Effect
 	if d.model.Rule != nil {
@@ -120,32 +201,10 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	}
 	if e.Delay > 0 {
 		if err := d.sleep(e.Delay); err != nil {
-			return 0, err
+			return Effect{}, err
 		}
 	}
-	return f.transfer(p, off, e)
-}
-
-func (f *file) transfer(p []byte, off int64, e Effect) (int, error) {
-	switch {
-	case e.Panic:
-		panic("device: panic asked for by the rule")
-	case e.Err != nil:
-		return 0, e.Err
-	case e.Silent:
-		return len(p), nil
-	case e.Short > 0:
-		n, err := f.File.ReadAt(p[:max(len(p)-e.Short, 0)], off)
-		if err == nil {
-			err = io.ErrUnexpectedEOF
-		}
-		return n, err
-	}
-	n, err := f.File.ReadAt(p, off)
-	if e.Flip && n > 0 {
-		p[0] = ^p[0]
-	}
-	return n, err
+	return e, nil
 }
 
 func (d *Drive) enter(off int64, n int) (Op, error) {
@@ -191,12 +250,12 @@ func (d *Drive) pass(n int) error {
 
 // book puts a transfer behind those begun so far and tells how long until it ends.
 func (d *Drive) book(n int) time.Duration {
-	if d.model.BytesPerSecond <= 0 {
-		return 0
-	}
-	took := time.Duration(float64(n) / d.model.BytesPerSecond * float64(time.Second))
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.mu.speed <= 0 {
+		return 0
+	}
+	took := time.Duration(float64(n) / d.mu.speed * float64(time.Second))
 	now := time.Now()
 	if d.mu.free.Before(now) {
 		d.mu.free = now

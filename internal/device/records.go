@@ -19,9 +19,16 @@ type RecordsOptions struct {
 	// projections, "up" and "down". Default 8192 each.
 	Bytes func(layer int) int64
 	// Drives are the lanes' drives; each record is cut into pages that are dealt
-	// out to them evenly. None: one lane that takes no time.
-	Drives []*Drive
+	// out to them by Weights, nil for evenly. None: one lane that takes no time.
+	Drives  []*Drive
+	Weights []float64
+	// Copied says which experts lie twice: what lies on a lane lies on the next one
+	// too, in its second file. nil: none do.
+	Copied func(layout.ExpertID) bool
 	Sums   Sums // whether parts carry checksums
+	// Hollow files have a size but no contents: a read touches the ends of pages
+	// only, and so costs little. For measuring times; Sums are left out.
+	Hollow bool
 }
 
 // Sums says whether a Records source has checksums, as a store has and a
@@ -69,38 +76,79 @@ func NewRecords(opt RecordsOptions) (*Records, error) {
 		if n < 2 {
 			return nil, fmt.Errorf("device: layer %d has experts of %d bytes, want at least 2", l, n)
 		}
-		r.layers = append(r.layers, newRecordLayer(n, ends, opt.Shape.Experts))
+		r.layers = append(r.layers, newRecordLayer(n, ends, opt.Shape.Experts, opt.Weights))
 	}
-	files := make([]*memory, lanes)
+	files := make([]layout.File, lanes)
+	var full []*memory
 	for i := range files {
-		files[i] = &memory{data: make([]byte, ends[i])}
-		var f layout.File = files[i]
-		if len(opt.Drives) > 0 && opt.Drives[i] != nil {
-			f = opt.Drives[i].File(f)
+		if opt.Hollow {
+			files[i] = hollow(ends[i])
+		} else {
+			full = append(full, &memory{data: make([]byte, ends[i])})
+			files[i] = full[i]
 		}
-		r.lanes = append(r.lanes, layout.Lane{Path: fmt.Sprintf("lane-%d.bin", i), File: f})
+		r.lanes = append(r.lanes, layout.Lane{Path: fmt.Sprintf("lane-%d.bin", i), File: r.on(i, files[i])})
 	}
-	return r, r.fill(files)
+	if !opt.Hollow {
+		if err := r.fill(full); err != nil {
+			return nil, err
+		}
+	}
+	if opt.Copied != nil && lanes > 1 {
+		// The same bytes at the same places: what is not copied is never asked for.
+		for i := range files {
+			next := (i + 1) % lanes
+			r.lanes[next].Copies = r.on(next, files[i])
+			r.lanes[next].CopiesPath = r.lanes[next].Path + ".copies"
+		}
+	}
+	return r, nil
 }
 
-func newRecordLayer(n int64, ends []int64, experts int) recordLayer {
+// on puts a file of a lane on its drive, if it has one.
+func (r *Records) on(lane int, f layout.File) layout.File {
+	if len(r.opt.Drives) > 0 && r.opt.Drives[lane] != nil {
+		return r.opt.Drives[lane].File(f)
+	}
+	return f
+}
+
+func newRecordLayer(n int64, ends []int64, experts int, weights []float64) recordLayer {
 	up := (n + 1) / 2
 	rl := recordLayer{bytes: n, slot: (n + page - 1) / page * page}
 	rl.record = []layout.Projection{
 		{Name: "up", Type: "I8", Dims: []int64{up, 1}, Bytes: up},
 		{Name: "down", Type: "I8", Dims: []int64{n - up, 1}, Bytes: n - up},
 	}
-	pages := rl.slot / page
-	for i := range ends {
-		share := pages / int64(len(ends)) * page
-		if int64(i) < pages%int64(len(ends)) {
-			share += page
-		}
-		rl.shares = append(rl.shares, share)
+	for i, share := range deal(rl.slot/page, len(ends), weights) {
+		rl.shares = append(rl.shares, share*page)
 		rl.starts = append(rl.starts, ends[i])
-		ends[i] += share * int64(experts)
+		ends[i] += share * page * int64(experts)
 	}
 	return rl
+}
+
+// deal shares pages out by weights, the remainder to the first lanes.
+func deal(pages int64, lanes int, weights []float64) []int64 {
+	shares, sum, rest := make([]int64, lanes), 0.0, pages
+	for i := range shares {
+		sum += weight(weights, i)
+	}
+	for i := range shares {
+		shares[i] = int64(float64(pages) * weight(weights, i) / sum)
+		rest -= shares[i]
+	}
+	for i := 0; rest > 0; i, rest = (i+1)%lanes, rest-1 {
+		shares[i]++
+	}
+	return shares
+}
+
+func weight(weights []float64, i int) float64 {
+	if i < len(weights) {
+		return weights[i]
+	}
+	return 1
 }
 
 // fill writes the contents into the lanes and notes their checksums.
@@ -154,8 +202,11 @@ func (r *Records) Locate(id layout.ExpertID, p *layout.Placement) error {
 	at := int64(0)
 	for lane, share := range rl.shares {
 		if share > 0 {
-			p.Reads = append(p.Reads, layout.Read{Lane: lane, Bytes: share, At: at, Need: share,
-				Offset: rl.starts[lane] + int64(id.Index)*share})
+			rd := layout.Read{Lane: lane, Bytes: share, At: at, Need: share, Offset: rl.starts[lane] + int64(id.Index)*share}
+			if next := (lane + 1) % len(r.lanes); next != lane && r.opt.Copied != nil && r.opt.Copied(id) {
+				rd.Copy = layout.Copy{Ok: true, Lane: next, Offset: rd.Offset}
+			}
+			p.Reads = append(p.Reads, rd)
 		}
 		at += share
 	}
@@ -176,6 +227,9 @@ func (r *Records) Close() error {
 	var errs []error
 	for _, l := range r.lanes {
 		errs = append(errs, l.File.Close())
+		if l.Copies != nil {
+			errs = append(errs, l.Copies.Close())
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -200,3 +254,26 @@ func (m *memory) ReadAt(p []byte, off int64) (int, error) {
 func (m *memory) Size() int64              { return int64(len(m.data)) }
 func (m *memory) Direct() layout.Alignment { return layout.Alignment{} }
 func (m *memory) Close() error             { return nil }
+
+// hollow is a file of so many bytes that nobody looks at.
+type hollow int64
+
+func (h hollow) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 || off >= int64(h) {
+		return 0, io.EOF
+	}
+	p = p[:min(int64(len(p)), int64(h)-off)]
+	const touched = 32 // of each end of a page
+	n := len(p)
+	for len(p) > 0 {
+		q := p[:min(page, len(p))]
+		clear(q[:min(touched, len(q))])
+		clear(q[max(len(q)-touched, 0):])
+		p = p[len(q):]
+	}
+	return n, nil
+}
+
+func (h hollow) Size() int64            { return int64(h) }
+func (hollow) Direct() layout.Alignment { return layout.Alignment{} }
+func (hollow) Close() error             { return nil }

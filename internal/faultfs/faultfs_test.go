@@ -47,14 +47,25 @@ func TestReadFaults(t *testing.T) {
 		{"flip", Rule{Op: ReadAt, Kind: Flip, Bit: 8}, 10, "0023456789", nil},
 		{"not yet", Rule{Op: ReadAt, From: 2, Kind: Fail}, 10, "0123456789", nil},
 	} {
-		f, file := newFS(t, test.rule)
-		p := bytes.Clone(old)
-		n, err := file.ReadAt(p, 0)
-		if n != test.n || string(p) != test.want || !errors.Is(err, test.err) {
-			t.Errorf("%s: got %d, %q, %v; want %d, %q, %v", test.name, n, p, err, test.n, test.want, test.err)
-		}
-		if f.Calls(ReadAt) != 1 || f.Calls(Open) != 1 {
-			t.Errorf("%s: got %d reads and %d opens counted, want 1 and 1", test.name, f.Calls(ReadAt), f.Calls(Open))
+		for _, cuts := range [][]int{{10}, {3, 7}, {1, 0, 1, 5, 3}} { // one buffer, or more with the same bytes
+			f, file := newFS(t, test.rule)
+			p, bufs := bytes.Clone(old), [][]byte(nil)
+			for rest := p; len(bufs) < len(cuts); {
+				n := cuts[len(bufs)]
+				bufs, rest = append(bufs, rest[:n]), rest[n:]
+			}
+			n, err := 0, error(nil)
+			if len(cuts) == 1 {
+				n, err = file.ReadAt(p, 0)
+			} else {
+				n, err = layout.ReadV(file, bufs, 0)
+			}
+			if n != test.n || string(p) != test.want || !errors.Is(err, test.err) {
+				t.Errorf("%s into %v: got %d, %q, %v; want %d, %q, %v", test.name, cuts, n, p, err, test.n, test.want, test.err)
+			}
+			if f.Calls(ReadAt) != 1 || f.Calls(Open) != 1 {
+				t.Errorf("%s into %v: got %d reads and %d opens counted, want 1 and 1", test.name, cuts, f.Calls(ReadAt), f.Calls(Open))
+			}
 		}
 	}
 }

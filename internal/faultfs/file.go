@@ -1,6 +1,10 @@
 package faultfs
 
-import "outrider/layout"
+import (
+	"bytes"
+
+	"outrider/layout"
+)
 
 type readFile struct {
 	layout.File
@@ -8,12 +12,23 @@ type readFile struct {
 	name string
 }
 
+var _ layout.VectorFile = (*readFile)(nil)
+
 func (r *readFile) ReadAt(p []byte, off int64) (int, error) {
 	rule, err := r.fs.before(ReadAt, r.name)
 	if err != nil {
 		return 0, err
 	}
-	return rule.read(r.File.ReadAt, p, off)
+	return rule.read(func() (int, error) { return r.File.ReadAt(p, off) }, p)
+}
+
+// ReadVAt is one call for the rules of ReadAt, of the bytes of all buffers.
+func (r *readFile) ReadVAt(bufs [][]byte, off int64) (int, error) {
+	rule, err := r.fs.before(ReadAt, r.name)
+	if err != nil {
+		return 0, err
+	}
+	return rule.read(func() (int, error) { return layout.ReadV(r.File, bufs, off) }, bufs...)
 }
 
 func (r *readFile) Close() error { return r.fs.closing(r.name, r.File.Close) }
@@ -35,7 +50,7 @@ func (w *writeFile) ReadAt(p []byte, off int64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return rule.read(w.WriteFile.ReadAt, p, off)
+	return rule.read(func() (int, error) { return w.WriteFile.ReadAt(p, off) }, p)
 }
 
 func (w *writeFile) WriteAt(p []byte, off int64) (int, error) {
@@ -65,30 +80,46 @@ func (f *FS) closing(name string, closeFile func() error) error {
 	return err
 }
 
-type readAt func(p []byte, off int64) (int, error)
-
-func (r *Rule) read(inner readAt, p []byte, off int64) (int, error) {
+// read carries out a call that reads into bufs one after another.
+func (r *Rule) read(call func() (int, error), bufs ...[]byte) (int, error) {
 	switch {
 	case r == nil:
-		return inner(p, off)
+		return call()
 	case r.Kind == Silent:
-		return len(p), nil
-	case r.Kind == Short:
-		// The whole range is read, so that a direct read keeps its alignment.
-		whole := append([]byte(nil), p...)
-		n, err := inner(p, off)
-		if n <= r.Bytes {
-			return n, err
+		total := 0
+		for _, p := range bufs {
+			total += len(p)
 		}
-		copy(p[r.Bytes:], whole[r.Bytes:])
-		return r.Bytes, r.Err
+		return total, nil
+	case r.Kind == Short:
+		return r.readShort(call, bufs)
 	}
-	n, err := inner(p, off)
-	r.flip(p[:n])
+	n, err := call()
+	r.flip(int64(n), bufs...)
 	return n, err
 }
 
-func (r *Rule) write(inner readAt, p []byte, off int64) (int, error) {
+// readShort reads the whole range, so that a direct read keeps its alignment,
+// and puts back what lies behind the cut.
+func (r *Rule) readShort(call func() (int, error), bufs [][]byte) (int, error) {
+	var before [][]byte
+	for _, p := range bufs {
+		before = append(before, bytes.Clone(p))
+	}
+	n, err := call()
+	if n <= r.Bytes {
+		return n, err
+	}
+	at := 0
+	for i, p := range bufs {
+		keep := min(max(r.Bytes-at, 0), len(p))
+		copy(p[keep:], before[i][keep:])
+		at += len(p)
+	}
+	return r.Bytes, r.Err
+}
+
+func (r *Rule) write(inner func(p []byte, off int64) (int, error), p []byte, off int64) (int, error) {
 	switch {
 	case r == nil:
 		return inner(p, off)
@@ -102,14 +133,22 @@ func (r *Rule) write(inner readAt, p []byte, off int64) (int, error) {
 		return n, err
 	}
 	changed := append([]byte(nil), p...)
-	r.flip(changed)
+	r.flip(int64(len(changed)), changed)
 	return inner(changed, off)
 }
 
-func (r *Rule) flip(p []byte) {
-	if r.Kind != Flip || len(p) == 0 {
+// flip inverts the rule's bit, counted over the first n bytes of bufs.
+func (r *Rule) flip(n int64, bufs ...[]byte) {
+	if r.Kind != Flip || n == 0 {
 		return
 	}
-	bit := r.Bit % (8 * int64(len(p)))
-	p[bit/8] ^= 1 << (bit % 8)
+	bit := r.Bit % (8 * n)
+	for _, p := range bufs {
+		if bits := 8 * int64(len(p)); bit >= bits {
+			bit -= bits
+			continue
+		}
+		p[bit/8] ^= 1 << (bit % 8)
+		return
+	}
 }

@@ -22,6 +22,7 @@ var allowed = map[string][]string{
 	"layout/gguf":        {"layout"},
 	"layout/safetensors": {"layout"},
 	"layout/checkpoint":  {"layout", "layout/gguf"},
+	"layout/drive":       {"layout"},
 	"trace":              {"layout"},
 	"trace/synth":        {"layout", "trace"},
 	"trace/importer":     {"layout", "layout/gguf", "layout/safetensors", "trace", "trace/importer/internal/torchfile"},
@@ -30,7 +31,7 @@ var allowed = map[string][]string{
 	trainer:              {"layout", "trace", "router", "router/learned"},
 	"experts":            {"layout"},
 	"prefetcher":         {"layout", "router", "experts"},
-	"runtime":            {"layout", "layout/checkpoint", "trace", "router", "experts", "prefetcher"},
+	"runtime":            {"layout", "layout/checkpoint", "layout/drive", "trace", "router", "experts", "prefetcher"},
 }
 
 // trainer is not for embedders: it may use the modules of heavy as well.

@@ -22,16 +22,39 @@ type readFile struct {
 	closed atomic.Bool
 }
 
-var _ layout.File = (*readFile)(nil)
+var _ layout.VectorFile = (*readFile)(nil)
 
 func (r *readFile) ReadAt(p []byte, off int64) (int, error) {
-	if r.closed.Load() {
-		return 0, pathError("read", r.name, fs.ErrClosed)
-	}
-	if !aligned(r.align, p, off) {
-		return 0, fmt.Errorf("memfs: read of %d bytes at %d of %s: %w", len(p), off, r.name, layout.ErrUnaligned)
+	if err := r.check(p, off); err != nil {
+		return 0, err
 	}
 	return r.fs.read(r.node, r.name, p, off)
+}
+
+// ReadVAt sees all buffers' bytes as of one moment.
+func (r *readFile) ReadVAt(bufs [][]byte, off int64) (int, error) {
+	if len(bufs) > layout.MaxVector {
+		return 0, fmt.Errorf("memfs: read at %d of %s into %d buffers, want at most %d", off, r.name, len(bufs), layout.MaxVector)
+	}
+	if err := r.check(nil, off); err != nil {
+		return 0, err
+	}
+	for _, p := range bufs {
+		if err := r.check(p, off); err != nil {
+			return 0, err
+		}
+	}
+	return r.fs.readV(r.node, r.name, bufs, off)
+}
+
+func (r *readFile) check(p []byte, off int64) error {
+	if r.closed.Load() {
+		return pathError("read", r.name, fs.ErrClosed)
+	}
+	if off >= 0 && !aligned(r.align, p, off) {
+		return fmt.Errorf("memfs: read of %d bytes at %d of %s: %w", len(p), off, r.name, layout.ErrUnaligned)
+	}
+	return nil
 }
 
 func (r *readFile) Size() int64 {
@@ -64,15 +87,25 @@ func (f *FS) read(n *node, name string, p []byte, off int64) (int, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if off >= int64(len(n.data)) {
-		if len(p) == 0 {
-			return 0, nil
-		}
-		return 0, io.EOF
-	}
-	got := copy(p, n.data[off:])
+	got := copy(p, n.data[min(off, int64(len(n.data))):])
 	if got < len(p) {
 		return got, io.EOF
+	}
+	return got, nil
+}
+
+func (f *FS) readV(n *node, name string, bufs [][]byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, pathError("read", name, syscall.EINVAL)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	got, rest := 0, n.data[min(off, int64(len(n.data))):]
+	for _, p := range bufs {
+		if got += copy(p, rest); len(p) > len(rest) {
+			return got, io.EOF
+		}
+		rest = rest[len(p):]
 	}
 	return got, nil
 }

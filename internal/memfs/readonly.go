@@ -56,6 +56,18 @@ func (f *readOnlyFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
+// ReadVAt reads buffer by buffer.
+func (f *readOnlyFile) ReadVAt(bufs [][]byte, off int64) (int, error) {
+	done := 0
+	for _, p := range bufs {
+		n, err := f.ReadAt(p, off+int64(done))
+		if done += n; err != nil && n < len(p) {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
 func (f *readOnlyFile) Direct() layout.Alignment { return layout.Alignment{} }
 func (f *readOnlyFile) Close() error             { f.fs.Opens.Add(-1); return nil }
 
