@@ -30,7 +30,7 @@ func TestSpeculativeReadBecomesUseful(t *testing.T) {
 
 func TestSpeculateReplacesWhatHasNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, rigOptions{model: pages, Options: Options{Workers: 1}})
+		r := newRig(t, rigOptions{model: pages, Options: Options{Depth: 1}})
 		r.p.Speculate(0, []Candidate{{eid(1, 0), 0.9, 1}, {eid(1, 1), 0.8, 1}, {eid(1, 2), 0.7, 1}})
 		synctest.Wait()
 		r.p.Speculate(0, []Candidate{{eid(1, 0), 0.9, 1}, {eid(1, 2), 0.7, 1}, {eid(9, 9), 1, 1}})
@@ -49,7 +49,7 @@ func TestSpeculateReplacesWhatHasNotBegun(t *testing.T) {
 
 func TestProgressDropsWhatIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, rigOptions{model: pages, Options: Options{Workers: 1}})
+		r := newRig(t, rigOptions{model: pages, Options: Options{Depth: 1}})
 		r.p.Speculate(0, []Candidate{{eid(1, 0), 0.9, 1}, {eid(1, 1), 0.9, 1}, {eid(2, 0), 0.9, 9}})
 		synctest.Wait()
 		r.p.Progress(1)
@@ -66,7 +66,7 @@ func TestProgressDropsWhatIsLate(t *testing.T) {
 
 func TestDemandWaitsForOneBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, rigOptions{bytes: 16 * 4096, model: pages, Options: Options{Workers: 1, Block: 4096}})
+		r := newRig(t, rigOptions{bytes: 16 * 4096, model: pages, Options: Options{Depth: 1, Block: 4096}})
 		in, start := &inbox{rig: r}, time.Now()
 		r.p.Speculate(0, []Candidate{{eid(1, 0), 0.9, 1}})
 		time.Sleep(ms / 2)
@@ -91,7 +91,7 @@ func TestSpeculativeReadUnderWayIsNotStarved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shape := layout.Shape{Layers: 2, Experts: 64, TopK: 2}
 		r := newRig(t, rigOptions{shape: shape, bytes: 4 * 4096, model: pages,
-			Options: Options{Workers: 1, Block: 4096, Patience: 8}})
+			Options: Options{Depth: 1, Block: 4096, Patience: 8}})
 		in := &inbox{rig: r}
 		r.p.Speculate(0, []Candidate{{eid(1, 0), 0.9, 1}})
 		synctest.Wait()
@@ -110,18 +110,18 @@ func TestSpeculativeReadUnderWayIsNotStarved(t *testing.T) {
 
 func TestNoSpeculationWhileDemandsAreQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, rigOptions{model: pages, Options: Options{Workers: 2}})
+		r := newRig(t, rigOptions{model: pages, Options: Options{Depth: 2}})
 		in := &inbox{rig: r}
 		for i := range 4 {
-			r.p.Demand(eid(0, i), i, in)
+			r.p.Demand(eid(i, 0), i, in) // far apart
 		}
-		r.p.Speculate(0, []Candidate{{eid(1, 0), 0.9, 1}})
+		r.p.Speculate(0, []Candidate{{eid(1, 4), 0.9, 1}})
 		time.Sleep(3 * ms)
 		if s := r.p.Stats(); s.Issued != 0 || s.Queued != 1 {
 			t.Errorf("with demands queued: got issued %d queued %d, want 0 1", s.Issued, s.Queued)
 		}
 		time.Sleep(time.Second)
-		if !r.cache.Resident(eid(1, 0)) {
+		if !r.cache.Resident(eid(1, 4)) {
 			t.Error("after the demands: the forecast is not resident")
 		}
 		r.close()
@@ -130,7 +130,7 @@ func TestNoSpeculationWhileDemandsAreQueued(t *testing.T) {
 
 func TestWidthLeavesAWorkerToDemands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, rigOptions{model: device.Model{Latency: 10 * ms}, Options: Options{Workers: 4}})
+		r := newRig(t, rigOptions{model: device.Model{Latency: 10 * ms}, Options: Options{Depth: 4}})
 		var list []Candidate
 		for i := range 8 {
 			list = append(list, Candidate{eid(1, i), 1, 1})
@@ -162,25 +162,31 @@ func TestNoSpeculationOption(t *testing.T) {
 	})
 }
 
-func TestLanesTogetherLeaveAWorkerToDemands(t *testing.T) {
+// Each lane leaves a worker to demands, and no slot is taken for a read that no worker
+// is left for.
+func TestEachLaneLeavesAWorkerToDemands(t *testing.T) {
 	for _, pages := range []int64{1, 3, 6} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, rigOptions{lanes: 3, bytes: pages * 4096, model: device.Model{Latency: 10 * ms},
-				Options: Options{Workers: 4, Block: 4096}})
+				Options: Options{Depth: 4, Block: 4096}})
 			var list []Candidate
-			for i := range 12 {
+			for i := range 16 {
 				list = append(list, Candidate{eid(1+i/8, i%8), 1, 1})
 			}
 			r.p.Speculate(0, list)
-			for range 3 {
-				time.Sleep(ms / 2)
-				if s := r.p.Stats(); s.Flying != 3 {
-					t.Errorf("%d pages: got flying %d, want 3 of 4 workers", pages, s.Flying)
+			time.Sleep(ms / 2)
+			flying := 0
+			for i, l := range r.p.Stats().Lanes {
+				flying += l.Flying
+				if l.Flying > 3 {
+					t.Errorf("%d pages, lane %d: got flying %d, want at most 3 of 4 workers", pages, i, l.Flying)
 				}
-				if got := r.cache.Stats().Fills; got > 3 {
-					t.Errorf("%d pages: got %d slots taken, want at most 3", pages, got)
-				}
-				time.Sleep(10*ms - ms/2)
+			}
+			if fills := r.cache.Stats().Fills; fills > 9 {
+				t.Errorf("%d pages: got %d slots taken, want at most what 9 workers read", pages, fills)
+			}
+			if pages > 1 && flying != 9 {
+				t.Errorf("%d pages: got flying %d, want 9 of 12 workers", pages, flying)
 			}
 			r.close()
 		})
@@ -189,7 +195,7 @@ func TestLanesTogetherLeaveAWorkerToDemands(t *testing.T) {
 
 func TestNoSpeculationWhileADemandIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, rigOptions{room: 2, model: pages, Options: Options{Workers: 1}})
+		r := newRig(t, rigOptions{room: 2, model: pages, Options: Options{Depth: 1}})
 		in := &inbox{rig: r, keep: true}
 		for i := range 3 {
 			r.p.Demand(eid(0, i), i, in)
@@ -214,7 +220,7 @@ func TestNoSpeculationWhileADemandIsParked(t *testing.T) {
 func TestPromotedReadUsesAllWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, rigOptions{bytes: 4 * 4096, model: device.Model{Latency: 10 * ms},
-			Options: Options{Workers: 4, Block: 4096, Governor: GovernorOptions{MaxWidth: 1}}})
+			Options: Options{Depth: 4, Block: 4096, Governor: GovernorOptions{MaxWidth: 1}}})
 		in, start := &inbox{rig: r}, time.Now()
 		synctest.Wait()
 		r.p.Speculate(0, []Candidate{{eid(1, 0), 0.9, 1}})
@@ -232,7 +238,7 @@ func TestPromotedReadUsesAllWorkers(t *testing.T) {
 // of 2 ms, one read is half done by the next step, and a second one not at all.
 func TestForecastsBeyondTheFreeTimeAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, rigOptions{model: pages, Options: Options{Workers: 1}})
+		r := newRig(t, rigOptions{model: pages, Options: Options{Depth: 1}})
 		in := &inbox{rig: r}
 		r.p.mu.Lock()
 		r.p.mu.pace.stepTime, r.p.mu.pace.freeTime, r.p.mu.pace.readTime = 0.008, 0.001, 0.002
@@ -254,7 +260,7 @@ func TestForecastsBeyondTheFreeTimeAreRejected(t *testing.T) {
 // is dropped.
 func TestSwitchingOffEndsWhatBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, rigOptions{bytes: 4 * 4096, model: pages, Options: Options{Workers: 1, Block: 4096}})
+		r := newRig(t, rigOptions{bytes: 4 * 4096, model: pages, Options: Options{Depth: 1, Block: 4096}})
 		r.p.Speculate(0, []Candidate{{eid(1, 0), 0.9, 5}, {eid(1, 1), 0.8, 5}})
 		synctest.Wait()
 		r.p.mu.Lock()
@@ -275,9 +281,9 @@ func TestSwitchingOffEndsWhatBegan(t *testing.T) {
 
 func TestDemandThatWaitsNarrowsSpeculation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, rigOptions{model: device.Model{Latency: 10 * ms}, Options: Options{Workers: 3}})
+		r := newRig(t, rigOptions{model: device.Model{Latency: 10 * ms}, Options: Options{Depth: 3}})
 		in := &inbox{rig: r}
-		r.p.Speculate(0, []Candidate{{eid(1, 0), 0.9, 1}, {eid(1, 1), 0.9, 1}})
+		r.p.Speculate(0, []Candidate{{eid(1, 0), 0.9, 1}, {eid(1, 4), 0.9, 1}})
 		synctest.Wait()
 		r.p.Demand(eid(0, 0), 0, in)
 		synctest.Wait()

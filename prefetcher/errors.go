@@ -14,6 +14,9 @@ var (
 	ErrShort = errors.New("short read")
 	// ErrSilent: a read claimed success, but left the buffer untouched.
 	ErrSilent = errors.New("read claimed success without touching the buffer")
+	// ErrNoAnswer: a device neither brings the bytes nor fails. The read may still
+	// be in the kernel; its memory stays charged until it ends.
+	ErrNoAnswer = errors.New("no answer")
 	// ErrPanic: the file or the source panicked; the text holds what it said.
 	ErrPanic = errors.New("panic while reading")
 	// ErrPlacement: the source placed an expert where no slot or lane is.
@@ -22,18 +25,28 @@ var (
 	ErrChecksum = errors.New("checksum mismatch")
 )
 
-// ReadError is a read that failed twice.
+// ReadError is a read that failed twice, or got no answer.
 type ReadError struct {
 	Path          string
 	Offset, Bytes int64 // of the block that failed
 	ID            layout.ExpertID
 	Err           error
+	// First is the file of the first try and FirstErr what came of it, where the
+	// second was made of a copy on another lane.
+	First    string
+	FirstErr error
 }
 
 // Error names the file, the place and the expert.
 func (e *ReadError) Error() string {
-	return fmt.Sprintf("prefetcher: read %v: %s at offset %d, %d bytes: %v (tried twice; check the drive)",
-		e.ID, e.Path, e.Offset, e.Bytes, e.Err)
+	tried := "tried twice; check the drive"
+	switch {
+	case errors.Is(e.Err, ErrNoAnswer):
+		tried = "check the drive and its connection"
+	case e.FirstErr != nil:
+		tried = fmt.Sprintf("a copy, after %s: %v; check both drives", e.First, e.FirstErr)
+	}
+	return fmt.Sprintf("prefetcher: read %v: %s at offset %d, %d bytes: %v (%s)", e.ID, e.Path, e.Offset, e.Bytes, e.Err, tried)
 }
 
 // Unwrap is the cause.

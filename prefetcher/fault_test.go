@@ -31,13 +31,13 @@ func TestFaultOnceIsHealed(t *testing.T) {
 		{"silent, in place", device.Effect{Silent: true}, device.Unsummed, 3, 0},
 		{"silent, store", device.Effect{Silent: true}, device.Summed, 3, 0},
 		{"panic", device.Effect{Panic: true}, device.Summed, 3, 0},
-		{"flipped", device.Effect{Flip: true}, device.Summed, 4, 1},
+		{"flipped", device.Effect{Flip: true}, device.Summed, 3, 1},
 	}
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
 			model := pages
 			model.Rule = device.Script(device.Effect{}, tt.effect)
-			r := newRig(t, rigOptions{model: model, sums: tt.sums, Options: Options{Workers: 1, Block: 4096}})
+			r := newRig(t, rigOptions{model: model, sums: tt.sums, Options: Options{Depth: 1, Block: 4096}})
 			in := &inbox{rig: r}
 			r.p.Demand(eid(2, 3), 0, in)
 			time.Sleep(time.Second)
@@ -78,7 +78,7 @@ func TestFaultTwiceGoesToExactlyTheWaiters(t *testing.T) {
 				}
 				return device.Effect{}
 			}
-			r := newRig(t, rigOptions{model: model, Options: Options{Workers: 2, Block: 4096}})
+			r := newRig(t, rigOptions{model: model, Options: Options{Depth: 2, Block: 4096}})
 			a, b, other := &inbox{rig: r}, &inbox{rig: r}, &inbox{rig: r}
 			r.p.Demand(eid(2, 3), 0, a)
 			r.p.Demand(eid(2, 3), 1, b)
@@ -236,12 +236,16 @@ type waiterFunc struct {
 func (w waiterFunc) Arrived(_ int, l experts.Lease, err error) { w.f(l, err) }
 
 func TestReadBeyondTheEndOfTheFile(t *testing.T) {
-	got := cutBlocks(nil, []layout.Read{
+	got := cutBlocks(nil, &flight{}, []layout.Read{
 		{Lane: 0, Offset: 0, Bytes: 12288, At: 0, Need: 5000},
 		{Lane: 1, Offset: 8192, Bytes: 8192, At: 12288, Need: 8192},
 		{Lane: 2, Offset: 0, Bytes: 4096, At: 20480, Need: 0},
 	}, 4096)
-	want := []block{
+	type place struct {
+		lane                    int
+		offset, at, bytes, need int64
+	}
+	want := []place{
 		{lane: 0, offset: 0, at: 0, bytes: 4096, need: 4096},
 		{lane: 1, offset: 8192, at: 12288, bytes: 4096, need: 4096},
 		{lane: 0, offset: 4096, at: 4096, bytes: 4096, need: 904},
@@ -250,9 +254,9 @@ func TestReadBeyondTheEndOfTheFile(t *testing.T) {
 	if len(got) != len(want) {
 		t.Fatalf("got %+v, want %+v", got, want)
 	}
-	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("block %d: got %+v, want %+v", i, got[i], want[i])
+	for i, b := range got {
+		if g := (place{b.lane, b.offset, b.at, b.bytes, b.need}); g != want[i] {
+			t.Errorf("block %d: got %+v, want %+v", i, g, want[i])
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package prefetcher
 
 import (
-	"fmt"
 	"time"
 
 	"outrider/experts"
@@ -20,8 +19,10 @@ type Waiter interface {
 
 type waiting struct {
 	w     Waiter
+	parts PartWaiter // w, if it is one
 	tag   int
 	asked time.Time
+	told  uint64 // parts that it was told of, by bit
 }
 
 type flightState uint8
@@ -31,7 +32,7 @@ const (
 	flightParked                      // a demand that found no room
 	flightOpening                     // a worker locates it and begins the slot
 	flightReading                     // blocks are being read, or wait for a worker
-	flightSettling                    // all blocks are read; a worker checks and commits
+	flightSettling                    // all blocks are read; a worker commits
 )
 
 // flight is the one read of an expert. Fields of the first group are guarded by
@@ -45,78 +46,65 @@ type flight struct {
 	speculative bool  // begun by a forecast
 	late        bool  // and counted as late
 	waited      bool  // was parked before
+	unnamed     int   // forecasts in a row that did not name it
+	look        int64 // of stopStaleLocked, the latest
 	item        Item  // what it was taken as
 	waiters     []waiting
-	next        int // blocks before it have all been started
-	left        int // blocks not started
-	busy        int // workers in it
+	left        int // blocks not begun
+	busy        int // blocks being read, or checked after that
 	err         error
+	bad         *ChecksumError // of the first part whose checksum was wrong
+	again       bool           // was read a second time for that
+	parts       []part
+	ready       uint64  // parts that are there and checked, by bit
+	joined      bool    // somebody has not been told of those
+	held        bool    // fill is a slot to be given back
+	twin        *twin   // a second buffer that blocks are read into too
+	twinned     bool    // had one: not a second time
+	hedging     bool    // and it is being made
+	covered     error   // of a block that the twin has too
+	hold        *orphan // who holds parts of it; nil: nobody did
+	lost        bool    // a worker may still look at it: not to be used again
+
+	counted bool  // it was begun for a demand
+	before  int64 // then: bytes of demands under way, its own included
+	beside  bool  // then: forecasts were being read on its lanes
 
 	place  layout.Placement
 	fill   experts.Fill
-	held   bool // fill is a slot to be given back
 	blocks []block
-	again  bool // all blocks were read a second time
 	told   []waiting
 	leases []experts.Lease
 	began  time.Time
 }
 
-// block is one ReadAt: slot[at:at+bytes] from offset of the lane, of which need
-// bytes must arrive. The flags are guarded by Prefetcher.mu.
-type block struct {
-	lane   int
-	offset int64
-	at     int64
-	bytes  int64
-	need   int64
-
-	started, ended bool
-	urgent         bool // counted among the demand blocks of its lane
+// part is what is left to do for a projection.
+type part struct {
+	left int // blocks of it that have not ended
 }
 
-// checkPlacement finds what would make a read go outside of the slot. The source
-// may be of anybody's making.
-func checkPlacement(p *layout.Placement, slot int64, lanes int) error {
-	if p.Bytes < 0 || p.Bytes > slot {
-		return fmt.Errorf("%w: %d bytes for a slot of %d", ErrPlacement, p.Bytes, slot)
+// recycled is the flight emptied, with its slices to be used again.
+func (f *flight) recycled() flight {
+	clear(f.waiters[:cap(f.waiters)])
+	clear(f.told[:cap(f.told)])
+	clear(f.leases[:cap(f.leases)])
+	clear(f.blocks[:cap(f.blocks)])
+	return flight{
+		waiters: f.waiters[:0], told: f.told[:0], leases: f.leases[:0],
+		place: f.place, blocks: f.blocks[:0], parts: f.parts[:0],
 	}
-	for i, r := range p.Reads {
-		switch {
-		case r.Lane < 0 || r.Lane >= lanes:
-			return fmt.Errorf("%w: read %d of lane %d, there are %d", ErrPlacement, i, r.Lane, lanes)
-		case r.Offset < 0 || r.Bytes < 1 || r.At < 0 || r.At > p.Bytes || r.Bytes > p.Bytes-r.At:
-			return fmt.Errorf("%w: read %d of %d bytes at %d into %d of %d", ErrPlacement, i, r.Bytes, r.Offset, r.At, p.Bytes)
-		case r.Need < 0 || r.Need > r.Bytes:
-			return fmt.Errorf("%w: read %d needs %d of %d bytes", ErrPlacement, i, r.Need, r.Bytes)
-		}
-	}
-	for i, part := range p.Parts {
-		if part.At < 0 || part.Bytes < 0 || part.At > p.Bytes || part.Bytes > p.Bytes-part.At {
-			return fmt.Errorf("%w: part %d of %d bytes at %d of %d", ErrPlacement, i, part.Bytes, part.At, p.Bytes)
-		}
-	}
-	return nil
 }
 
-// cutBlocks cuts the reads into blocks of at most size bytes, appended to dst.
-// Blocks of the reads alternate, so that workers who take them in order spread
-// over the lanes.
-func cutBlocks(dst []block, reads []layout.Read, size int64) []block {
-	for from, more := int64(0), true; more; from += size {
-		more = false
-		for _, r := range reads {
-			// Past Need is past the end of the file: nothing to read.
-			if from >= r.Need {
-				continue
+// countParts sets how many blocks each part of the placement waits for.
+func (f *flight) countParts() {
+	f.parts, f.ready = f.parts[:0], 0
+	for _, p := range f.place.Parts {
+		n := 0
+		for i := range f.blocks {
+			if f.blocks[i].touches(p) {
+				n++
 			}
-			n := min(size, r.Bytes-from)
-			dst = append(dst, block{
-				lane: r.Lane, offset: r.Offset + from, at: r.At + from,
-				bytes: n, need: min(n, r.Need-from),
-			})
-			more = more || from+size < r.Need
 		}
+		f.parts = append(f.parts, part{left: n})
 	}
-	return dst
 }

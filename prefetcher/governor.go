@@ -157,6 +157,10 @@ func (g *Governor) Width(lane int) int {
 	return max(1, int(math.Round(float64(g.opt.MaxWidth)*g.idle[lane]*g.scale)))
 }
 
+// free is how much of the lane's time demands leave to speculation, 0 to 1, less
+// where demands had to wait for it of late.
+func (g *Governor) free(lane int) float64 { return g.idle[lane] * g.scale }
+
 // Threshold is the least expected saving of a speculative read, for Admission.
 func (g *Governor) Threshold() float64 {
 	lack := (g.opt.Target - g.Usefulness()) / max(g.opt.Target-g.opt.OffBelow, 1e-9)
@@ -199,7 +203,7 @@ func (g *Governor) Displaced(n int) {
 	g.since.displaced += float64(n)
 }
 
-// DemandWait tells that a demand found every worker busy and speculation among
+// DemandWait tells that a demand found its lane taken up, with speculation among
 // the causes: the width is halved, and recovers by a sixteenth each step.
 func (g *Governor) DemandWait() {
 	g.scale = max(g.scale/2, 1/float64(g.opt.MaxWidth))

@@ -54,10 +54,12 @@ func TestUnusedReadsLapse(t *testing.T) {
 		for step := int64(1); step <= 1+lapseCycles*layers; step++ {
 			r.p.Progress(step)
 		}
+		synctest.Wait()
 		if !r.cache.Resident(eid(1, 0)) || !r.cache.Resident(eid(1, 1)) {
 			t.Errorf("within four cycles: got one dropped, want both here")
 		}
 		r.p.Progress(2 + lapseCycles*layers)
+		synctest.Wait()
 		if !r.cache.Resident(eid(1, 0)) || r.cache.Resident(eid(1, 1)) {
 			t.Errorf("after four cycles: got used %v, unused %v in memory, want the used one alone", r.cache.Resident(eid(1, 0)), r.cache.Resident(eid(1, 1)))
 		}

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,12 +23,15 @@ type Prefetcher struct {
 	opt       Options
 	cache     *experts.Cache
 	shape     layout.Shape
-	lanes     []layout.Lane
+	lanes     []*lane
+	copies    bool    // some lane has copies
+	unit      int64   // blocks of all lanes are multiples of it
 	slotBytes []int64 // by layer
 	log       *slog.Logger
 	crcTable  *crc32.Table
 	canary    canary
-	workers   errgroup.Group
+	workers   errgroup.Group // of all lanes, and the watcher
+	poke      chan struct{}  // wakes the watcher; holds one
 
 	count       counters
 	blockTimes  histogram
@@ -47,9 +51,7 @@ type Prefetcher struct {
 
 	mu struct {
 		sync.Mutex
-		wake    *sync.Cond // of mu, for workers
 		closed  bool
-		idle    int // workers that wait for work
 		queue   *Queue
 		flights map[layout.ExpertID]*flight
 		spare   []*flight
@@ -59,19 +61,23 @@ type Prefetcher struct {
 		fullEpoch uint64 // epoch in which the cache said that there is no room
 		fullBytes int64  // for slots of as many bytes or more; noLimit: it did not
 
-		demand  []*flight // reading, with blocks not started
-		ahead   []*flight // the same of speculative ones
-		opening int       // speculative flights being opened
-		width   []int     // speculative blocks being read, by lane
-		flying  int       // blocks being read
-		passed  int       // demand blocks taken while a speculative one waited
+		opening int   // speculative flights being opened
+		flying  int   // requests being read
+		choices int64 // of lanes, for blocks that lie twice
+		looks   int64
 
-		governor *Governor
-		lapses   *Lapses
-		lapsed   []layout.ExpertID // scratch
-		pace     pace
-		step     int64
-		seen     experts.TableStats // what the governor was told of
+		watchAt     time.Time // when the watcher looks next; zero: when poked
+		allStuck    bool      // then: no worker of any lane could do anything
+		hedgedBytes int64
+
+		governor  *Governor
+		crowd     crowd
+		demanding int64 // bytes of demands under way
+		lapses    *Lapses
+		chores    []chore
+		pace      pace
+		step      int64
+		seen      experts.TableStats // what the governor was told of
 	}
 }
 
@@ -86,8 +92,8 @@ func New(opt Options) (*Prefetcher, error) {
 		return nil, err
 	}
 	p := &Prefetcher{
-		opt: opt, cache: opt.Cache, shape: opt.Source.Shape(), lanes: opt.Source.Lanes(), log: opt.Logger,
-		crcTable: crc32.MakeTable(crc32.Castagnoli),
+		opt: opt, cache: opt.Cache, shape: opt.Source.Shape(), log: opt.Logger,
+		crcTable: crc32.MakeTable(crc32.Castagnoli), poke: make(chan struct{}, 1),
 	}
 	if err := p.shape.Validate(); err != nil {
 		return nil, fmt.Errorf("prefetcher: %w", err)
@@ -98,17 +104,20 @@ func New(opt Options) (*Prefetcher, error) {
 	if _, err := rand.Read(p.canary[:]); err != nil {
 		return nil, fmt.Errorf("prefetcher: %w", err)
 	}
-	p.mu.wake = sync.NewCond(&p.mu.Mutex)
+	p.makeLanes(opt)
 	p.mu.queue = NewQueue(p.shape, opt.Patience)
 	p.mu.flights = make(map[layout.ExpertID]*flight)
 	p.mu.fullBytes = noLimit
-	p.mu.width = make([]int, len(p.lanes))
 	p.mu.governor = NewGovernor(opt.Governor)
+	p.mu.crowd = newCrowd(p.opt.Governor.MaxWidth)
 	p.mu.lapses = NewLapses(p.shape)
 	p.mu.pace = newPace(len(p.lanes))
-	for range opt.Workers {
-		p.workers.Go(p.work)
+	for _, l := range p.lanes {
+		for range l.depth {
+			p.workers.Go(func() error { return p.work(l) })
+		}
 	}
+	p.workers.Go(p.watch)
 	return p, nil
 }
 
@@ -120,7 +129,8 @@ func New(opt Options) (*Prefetcher, error) {
 // before Demand returns.
 func (p *Prefetcher) Demand(id layout.ExpertID, tag int, w Waiter) {
 	p.count.demands.Add(1)
-	p.demand(id, waiting{w: w, tag: tag, asked: time.Now()})
+	parts, _ := w.(PartWaiter)
+	p.demand(id, waiting{w: w, parts: parts, tag: tag, asked: time.Now()})
 }
 
 func (p *Prefetcher) demand(id layout.ExpertID, wt waiting) {
@@ -142,6 +152,7 @@ func (p *Prefetcher) demand(id layout.ExpertID, wt waiting) {
 func (p *Prefetcher) demandLocked(id layout.ExpertID, wt waiting) {
 	if f := p.mu.flights[id]; f != nil {
 		f.waiters = append(f.waiters, wt)
+		f.joined = f.joined || wt.parts != nil
 		p.count.joins.Add(1)
 		p.promoteLocked(f)
 		return
@@ -154,15 +165,13 @@ func (p *Prefetcher) demandLocked(id layout.ExpertID, wt waiting) {
 	} else {
 		p.mu.queue.Push(Item{ID: id, Class: Demand, NeededBy: p.mu.step, P: 1})
 	}
-	if p.mu.idle == 0 {
-		for _, n := range p.mu.width {
-			if n > 0 {
-				p.mu.governor.DemandWait()
-				break
-			}
-		}
+	if p.idleLocked() == 0 && slices.ContainsFunc(p.lanes, func(l *lane) bool { return l.width > 0 }) {
+		p.mu.governor.DemandWait()
 	}
-	p.mu.wake.Signal()
+	p.wakeLocked(1)
+	if p.mu.allStuck {
+		p.wakeAtLocked(time.Now())
+	}
 }
 
 // promoteLocked makes a flight a demand that somebody waits for.
@@ -177,18 +186,27 @@ func (p *Prefetcher) promoteLocked(f *flight) {
 	if f.state != flightReading {
 		return
 	}
-	now := time.Now()
+	p.promoteOpsLocked(f)
 	for i := range f.blocks {
-		if b := &f.blocks[i]; b.started && !b.ended {
-			b.urgent = true
-			p.mu.width[b.lane]--
-			p.mu.pace.lanes[b.lane].begin(now)
+		if b := &f.blocks[i]; b.state == blockWaiting {
+			p.lanes[b.lane].take(b) // out of one line
+			p.putLocked(b, false)   // into the other
 		}
 	}
-	if f.left > 0 {
-		p.mu.ahead = without(p.mu.ahead, f)
-		p.mu.demand = append(p.mu.demand, f)
-		p.wakeLocked(f.left)
+}
+
+// promoteOpsLocked makes demands of the requests that read the flight.
+func (p *Prefetcher) promoteOpsLocked(f *flight) {
+	now := time.Now()
+	for _, l := range p.lanes {
+		for _, o := range l.flying {
+			if !o.urgent && o.reads(f) {
+				o.urgent = true
+				l.width--
+				p.mu.pace.lanes[l.index].begin(now)
+				p.watchLocked(o)
+			}
+		}
 	}
 }
 
@@ -230,8 +248,7 @@ func (p *Prefetcher) Cancel(id layout.ExpertID, w Waiter) int {
 		p.mu.queue.Remove(id)
 		p.endLocked(f)
 	case flightParked:
-		p.mu.parked = without(p.mu.parked, f)
-		p.parked.Add(-1)
+		p.unparkOneLocked(f)
 		p.endLocked(f)
 		p.wakeLocked(1) // speculation may go on
 	}
@@ -246,7 +263,7 @@ func (p *Prefetcher) RoomFreed() {
 		return
 	}
 	p.mu.Lock()
-	p.mu.wake.Signal()
+	p.wakeLocked(1)
 	p.mu.Unlock()
 }
 
@@ -258,25 +275,37 @@ func (p *Prefetcher) RoomFreed() {
 func (p *Prefetcher) Close() error {
 	p.mu.Lock()
 	var told []waiting
-	var fills []experts.Fill
+	var idle []*flight
 	if !p.mu.closed {
 		p.mu.closed = true
 		for _, f := range p.mu.flights {
 			told = append(told, f.waiters...)
 			f.waiters = nil
-			if f.state == flightReading && f.busy == 0 {
-				fills = append(fills, f.fill)
+			if f.state == flightReading && f.busy == 0 && (f.twin == nil || f.twin.busy == 0) {
+				f.state = flightSettling
+				idle = append(idle, f)
 			}
 		}
+		for _, c := range p.mu.chores {
+			if c.f != nil {
+				idle = append(idle, c.f)
+			}
+		}
+		p.mu.chores = nil
 		p.parked.Store(0)
-		p.mu.parked, p.mu.demand, p.mu.ahead = nil, nil, nil
+		p.mu.parked = nil
+		for _, l := range p.lanes {
+			l.demand, l.ahead = nil, nil
+			for l.rouse() {
+			}
+		}
 		p.mu.queue = NewQueue(p.shape, p.opt.Patience)
 		clear(p.mu.flights)
-		p.mu.wake.Broadcast()
+		p.wakeAtLocked(time.Now())
 	}
 	p.mu.Unlock()
-	for _, fill := range fills {
-		p.abort(fill)
+	for _, f := range idle {
+		p.settle(f)
 	}
 	for _, wt := range told {
 		wt.w.Arrived(wt.tag, experts.Lease{}, ErrClosed)
@@ -300,22 +329,14 @@ func (p *Prefetcher) newFlightLocked(id layout.ExpertID) *flight {
 // endLocked forgets a flight that is nowhere else any more. Its slices are used
 // again.
 func (p *Prefetcher) endLocked(f *flight) {
-	delete(p.mu.flights, f.id)
-	clear(f.waiters[:cap(f.waiters)])
-	clear(f.told[:cap(f.told)])
-	clear(f.leases[:cap(f.leases)])
-	*f = flight{
-		waiters: f.waiters[:0], told: f.told[:0], leases: f.leases[:0],
-		place: f.place, blocks: f.blocks[:0],
+	if p.mu.flights[f.id] == f {
+		delete(p.mu.flights, f.id)
 	}
+	if f.lost {
+		return
+	}
+	*f = f.recycled()
 	p.mu.spare = append(p.mu.spare, f)
-}
-
-// wakeLocked wakes as many workers as there is work for.
-func (p *Prefetcher) wakeLocked(n int) {
-	for range min(n, p.mu.idle) {
-		p.mu.wake.Signal()
-	}
 }
 
 // abort gives a slot back. It can only fail when the flight's life cycle is
@@ -324,16 +345,4 @@ func (p *Prefetcher) abort(fill experts.Fill) {
 	if err := fill.Abort(); err != nil && p.log != nil {
 		p.log.Error("prefetcher: abort", "id", fill.ID().String(), "error", err)
 	}
-}
-
-// without takes f out of the list, keeping the order.
-func without(list []*flight, f *flight) []*flight {
-	for i := range list {
-		if list[i] == f {
-			copy(list[i:], list[i+1:])
-			list[len(list)-1] = nil
-			return list[:len(list)-1]
-		}
-	}
-	return list
 }

@@ -91,7 +91,7 @@ func TestResidentAlreadyIsNotReadAgain(t *testing.T) {
 
 func TestDemandPromotesAndCountsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, rigOptions{model: pages, Options: Options{Workers: 1}})
+		r := newRig(t, rigOptions{model: pages, Options: Options{Depth: 1}})
 		in, start := &inbox{rig: r}, time.Now()
 		r.p.Speculate(0, []Candidate{{eid(1, 0), 0.9, 1}, {eid(1, 1), 0.8, 1}, {eid(1, 2), 0.7, 1}})
 		time.Sleep(ms) // the first is half read
@@ -115,7 +115,7 @@ func TestDemandPromotesAndCountsLate(t *testing.T) {
 
 func TestCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, rigOptions{model: pages, Options: Options{Workers: 1}})
+		r := newRig(t, rigOptions{model: pages, Options: Options{Depth: 1}})
 		a, b := &inbox{rig: r}, &inbox{rig: r}
 		r.p.Demand(eid(0, 0), 0, a) // under way
 		synctest.Wait()
@@ -144,7 +144,7 @@ func TestCancel(t *testing.T) {
 
 func TestNoRoomParksAndGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, rigOptions{room: 2, model: pages, Options: Options{Workers: 1}})
+		r := newRig(t, rigOptions{room: 2, model: pages, Options: Options{Depth: 1}})
 		in := &inbox{rig: r, keep: true}
 		for i := range 5 {
 			r.p.Demand(eid(0, i), i, in)
@@ -205,7 +205,7 @@ func TestRaisedBudgetServesAllParkedAtOnce(t *testing.T) {
 // A forecast that holds the last slot must not keep a parked demand for ever.
 func TestSpeculationUnderWayMakesRoomForParkedDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, rigOptions{room: 4, bytes: 4 * 4096, model: pages, Options: Options{Workers: 2, Block: 4096}})
+		r := newRig(t, rigOptions{room: 4, bytes: 4 * 4096, model: pages, Options: Options{Depth: 2, Block: 4096}})
 		in := &inbox{rig: r, keep: true}
 		r.p.Speculate(0, []Candidate{{eid(1, 0), 0.9, 1}})
 		synctest.Wait()
@@ -226,7 +226,7 @@ func TestSpeculationUnderWayMakesRoomForParkedDemand(t *testing.T) {
 
 func TestCloseWakesAndJoins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, rigOptions{room: 3, bytes: 8192, model: device.Model{Latency: 10 * ms}, Options: Options{Workers: 2, Block: 4096}})
+		r := newRig(t, rigOptions{room: 3, bytes: 8192, model: device.Model{Latency: 10 * ms}, Options: Options{Depth: 2, Block: 4096}})
 		held := &inbox{rig: r, keep: true}
 		r.p.Demand(eid(0, 0), 0, held)
 		time.Sleep(time.Second)
@@ -312,7 +312,7 @@ func TestNewRefusesBadOptions(t *testing.T) {
 	}{
 		{"no source", Options{Cache: r.cache}, "prefetcher: options need a source and a cache"},
 		{"no cache", Options{Source: r.src}, "prefetcher: options need a source and a cache"},
-		{"workers", Options{Source: r.src, Cache: r.cache, Workers: -1}, "prefetcher: -1 workers, want 1 to 1024"},
+		{"depth", Options{Source: r.src, Cache: r.cache, Depth: -1}, "prefetcher: depth -1, want 1 to 1024"},
 		{"block", Options{Source: r.src, Cache: r.cache, Block: 5000}, "prefetcher: blocks of 5000 bytes, want a multiple of 4096"},
 		{"patience", Options{Source: r.src, Cache: r.cache, Patience: -2}, "prefetcher: patience -2, want 1 or more"},
 		{"margin", Options{Source: r.src, Cache: r.cache, Margin: 0.5}, "prefetcher: margin 0.5, want 1 or more"},

@@ -1,8 +1,10 @@
 package prefetcher
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -158,7 +160,7 @@ func TestRandomAgainstTruth(t *testing.T) {
 		{"roomy", rigOptions{}, nil},
 		{"tight", rigOptions{room: 2}, nil},
 		{"lanes and blocks", rigOptions{room: 6, bytes: 30000, lanes: 3, Options: Options{Block: 4096}}, nil},
-		{"one worker", rigOptions{room: 5, Options: Options{Workers: 1}}, nil},
+		{"one worker", rigOptions{room: 5, Options: Options{Depth: 1}}, nil},
 		{"faults", rigOptions{room: 8, bytes: 20000, model: device.Model{Rule: faults}, Options: Options{Block: 8192}},
 			[]error{errDrive, ErrShort, ErrSilent, ErrPanic, ErrChecksum}},
 	}
@@ -188,7 +190,7 @@ func TestRandomInVirtualTime(t *testing.T) {
 				room: 7, bytes: 20000, lanes: 2,
 				model:   device.Model{BytesPerSecond: 1e8, Latency: ms, Depth: 4, Rule: device.Stall(20, 30*ms, seed)},
 				wrap:    func(s layout.Source) layout.Source { return newWatch(t, s) },
-				Options: Options{Block: 4096, Workers: 3, Governor: GovernorOptions{OffBelow: 1e-9}},
+				Options: Options{Block: 4096, Depth: 3, Governor: GovernorOptions{OffBelow: 1e-9}},
 			})
 			r.run(3, 20, seed)
 			r.close()
@@ -202,7 +204,7 @@ func TestRandomClose(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, rigOptions{
 				room: 5, bytes: 20000, model: device.Model{BytesPerSecond: 1e8, Latency: ms},
-				Options: Options{Block: 4096, Workers: 3},
+				Options: Options{Block: 4096, Depth: 3},
 			})
 			var ended sync.WaitGroup
 			ended.Go(func() {
@@ -213,6 +215,106 @@ func TestRandomClose(t *testing.T) {
 			})
 			r.run(3, 4, seed, ErrClosed)
 			ended.Wait()
+			r.close()
+		})
+	}
+}
+
+// holder is a client that also takes parts and holds each for a moment.
+type holder struct {
+	client
+	mu    sync.Mutex
+	parts []heldPart
+}
+
+func (h *holder) PartArrived(tag, i int, data []byte, hold Hold) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.parts = append(h.parts, heldPart{tag: tag, i: i, data: data, hold: hold})
+}
+
+// letGo checks that the held parts are what they were, and releases them.
+func (h *holder) letGo(layer int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.parts {
+		want := h.r.src.Want(eid(layer, p.tag))
+		half := (len(want) + 1) / 2
+		if p.i == 0 {
+			want = want[:half]
+		} else {
+			want = want[half:]
+		}
+		if !bytes.Equal(p.data, want) {
+			h.r.t.Errorf("layer %d expert %d part %d: a held part has changed", layer, p.tag, p.i)
+		}
+		p.hold.Release()
+	}
+	h.parts = h.parts[:0]
+}
+
+// layer demands experts as a holder, waits for all and looks at the parts.
+func (h *holder) layer(layer int, rnd *rand.Rand, allowed ...error) {
+	missing := 0
+	var leases []experts.Lease
+	for _, e := range rnd.Perm(h.r.src.Shape().Experts)[:2] {
+		if l, out := h.r.cache.Pin(eid(layer, e)); out.Resident() {
+			h.use(l)
+			continue
+		}
+		h.r.p.Demand(eid(layer, e), e, h)
+		missing++
+	}
+	for range missing {
+		a := <-h.answers
+		switch {
+		case a.err == nil:
+			leases = append(leases, a.lease)
+		case !slices.ContainsFunc(allowed, func(e error) bool { return errors.Is(a.err, e) }):
+			h.r.t.Errorf("layer %d expert %d: got %v, want one of %v", layer, a.tag, a.err, allowed)
+		}
+	}
+	time.Sleep(time.Duration(rnd.IntN(3)) * ms)
+	h.letGo(layer)
+	for _, l := range leases {
+		h.use(l)
+	}
+}
+
+// Copies, stalls, hangs, faults and held parts at once, on three lanes: no wrong
+// byte, no lost answer, nothing left, and never more than the budget.
+func TestRandomLanes(t *testing.T) {
+	allowed := []error{errDrive, ErrShort, ErrSilent, ErrPanic, ErrChecksum, ErrNoAnswer}
+	for seed := range uint64(12) {
+		synctest.Test(t, func(t *testing.T) {
+			models := make([]device.Model, 3)
+			for i := range models {
+				models[i] = device.Model{BytesPerSecond: 1e8, Latency: ms / 2, Rule: device.All(
+					device.Stall(15, 20*ms, seed+uint64(i)), device.Stall(150, 300*ms, seed+7*uint64(i)), device.Fail(60, errDrive, seed+uint64(i)),
+					func(op device.Op) device.Effect {
+						return device.Effect{Silent: op.Seq%89 == 11, Flip: op.Seq%61 == 7, Panic: op.Seq%101 == 13}
+					})}
+			}
+			r := newRig(t, rigOptions{
+				room: 12, bytes: 40000, models: models, shares: []float64{3, 2, 1},
+				copied:  func(id layout.ExpertID) bool { return id.Index%3 != 0 },
+				Options: Options{Block: 8192, Depth: 3, SilentAfter: 100 * ms, Governor: GovernorOptions{OffBelow: 1e-9}},
+			})
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				h := &holder{client: client{r: r, answers: make(chan letter, 8)}}
+				rnd := rand.New(rand.NewPCG(seed, 99))
+				for i := range 120 {
+					h.layer(i%4, rnd, allowed...)
+				}
+			})
+			r.run(2, 20, seed, allowed...)
+			wg.Wait()
+			s := r.p.Stats()
+			if seed == 0 {
+				t.Logf("%+v", s)
+			}
+			time.Sleep(time.Minute) // whatever hangs ends
 			r.close()
 		})
 	}

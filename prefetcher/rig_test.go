@@ -19,18 +19,51 @@ type rig struct {
 	drives []*device.Drive
 	cache  *experts.Cache
 	budget int64
+	blind  bool // there is nothing to compare
 	p      *Prefetcher
 }
+
+// stack is memory that is never given back, so that nothing is paid for it.
+type stack struct {
+	mu   sync.Mutex
+	free [][]byte
+}
+
+func (s *stack) Take(_ layout.ExpertID, n int64) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last := len(s.free) - 1; last >= 0 {
+		b := s.free[last]
+		s.free = s.free[:last]
+		return b, nil
+	}
+	return make([]byte, n), nil
+}
+
+func (s *stack) Give(b []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, b)
+}
+
+func (s *stack) Move(b []byte, _ layout.ExpertID, _ int64) ([]byte, error) { return b, nil }
+func (s *stack) HugePages() bool                                           { return false }
+func (s *stack) Fixed() bool                                               { return false }
+func (s *stack) Close() error                                              { return nil }
 
 type rigOptions struct {
 	shape  layout.Shape // default 4 x 8, top 2
 	bytes  int64        // of an expert; default 8192
 	model  device.Model
+	models []device.Model // instead of lanes and model: one a lane
+	shares []float64      // of a record, by lane; default even
+	copied func(layout.ExpertID) bool
 	lanes  int // default 1
 	room   int // experts that fit; default all
 	sums   device.Sums
 	policy experts.Policy
 	bare   bool // as in use: an arena, no poison
+	hollow bool // for times only: nothing is read, copied or compared
 	wrap   func(layout.Source) layout.Source
 	Options
 }
@@ -46,13 +79,19 @@ func newRig(t testing.TB, o rigOptions) *rig {
 	if o.room == 0 {
 		o.room = o.shape.Count()
 	}
-	r := &rig{t: t}
+	r := &rig{t: t, blind: o.hollow}
 	for range max(o.lanes, 1) {
-		r.drives = append(r.drives, device.New(o.model))
+		if o.models == nil {
+			r.drives = append(r.drives, device.New(o.model))
+		}
+	}
+	for _, m := range o.models {
+		r.drives = append(r.drives, device.New(m))
 	}
 	var err error
 	r.src, err = device.NewRecords(device.RecordsOptions{
 		Shape: o.shape, Bytes: func(int) int64 { return o.bytes }, Drives: r.drives, Sums: o.sums,
+		Weights: o.shares, Copied: o.copied, Hollow: o.hollow,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -64,11 +103,14 @@ func newRig(t testing.TB, o rigOptions) *rig {
 	r.budget = int64(o.room) * slots[0]
 	var freed atomic.Pointer[Prefetcher]
 	var memory experts.Memory // of the Go heap, so that the race detector sees it
-	if !o.bare {
+	switch {
+	case o.hollow:
+		memory = &stack{}
+	case !o.bare:
 		memory = experts.NewHeapMemory()
 	}
 	r.cache, err = experts.New(experts.Options{
-		Shape: o.shape, Bytes: slots, BudgetBytes: r.budget, Poison: !o.bare,
+		Shape: o.shape, Bytes: slots, BudgetBytes: r.budget, Poison: !o.bare && !o.hollow,
 		Memory: memory, Policy: o.policy, Protect: 1,
 		Freed: func() {
 			if p := freed.Load(); p != nil {
@@ -100,8 +142,8 @@ func (r *rig) close() {
 		r.t.Errorf("second Close: got %v, want nil", err)
 	}
 	s := r.cache.Stats()
-	if s.Leases != 0 || s.Fills != 0 || s.ReleasedTwice != 0 {
-		r.t.Errorf("at the end: got %d leases, %d fills, %d released twice, want none", s.Leases, s.Fills, s.ReleasedTwice)
+	if s.Leases != 0 || s.Fills != 0 || s.Strays != 0 || s.ReleasedTwice != 0 {
+		r.t.Errorf("at the end: got %d leases, %d fills, %d strays, %d released twice, want none", s.Leases, s.Fills, s.Strays, s.ReleasedTwice)
 	}
 	if s.Peak > r.budget {
 		r.t.Errorf("memory: got peak %d, want at most the budget %d", s.Peak, r.budget)
@@ -132,11 +174,25 @@ func (r *rig) check(l experts.Lease) {
 
 // inbox is a waiter that keeps what it was told, in order.
 type inbox struct {
-	rig  *rig
-	keep bool // leases are not released at once
+	rig   *rig
+	keep  bool // leases are not released at once
+	blind bool // the bytes are not compared
 
 	mu   sync.Mutex
 	mail []letter
+	news chan struct{} // made by await
+	want int
+}
+
+// await waits until n letters have come.
+func (b *inbox) await(n int) {
+	b.mu.Lock()
+	b.want, b.news = n, make(chan struct{})
+	if len(b.mail) >= n {
+		close(b.news)
+	}
+	b.mu.Unlock()
+	<-b.news
 }
 
 type letter struct {
@@ -148,7 +204,9 @@ type letter struct {
 
 func (b *inbox) Arrived(tag int, lease experts.Lease, err error) {
 	if err == nil {
-		b.rig.check(lease)
+		if !b.blind && !b.rig.blind {
+			b.rig.check(lease)
+		}
 		if !b.keep {
 			if err := lease.Release(); err != nil {
 				b.rig.t.Errorf("release: got %v, want nil", err)
@@ -160,6 +218,9 @@ func (b *inbox) Arrived(tag int, lease experts.Lease, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mail = append(b.mail, letter{tag: tag, lease: lease, err: err, at: time.Now()})
+	if b.news != nil && len(b.mail) == b.want {
+		close(b.news)
+	}
 }
 
 func (b *inbox) letters() []letter {

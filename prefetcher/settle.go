@@ -9,32 +9,6 @@ import (
 	"outrider/layout"
 )
 
-// settle ends a flight whose blocks have all been read, or given up: it checks
-// the bytes, publishes them and tells the waiters.
-func (p *Prefetcher) settle(f *flight) {
-	err := f.err
-	if err == nil && !p.isClosed() {
-		err = p.verify(f)
-		if err != nil && !f.again {
-			f.again = true
-			p.count.retries.Add(1)
-			p.mu.Lock()
-			if !p.mu.closed {
-				p.readingLocked(f)
-				p.mu.Unlock()
-				return
-			}
-			p.mu.Unlock()
-		}
-	}
-	if err != nil {
-		p.endReading(f)
-		p.fail(f, err)
-		return
-	}
-	p.publish(f)
-}
-
 func (p *Prefetcher) isClosed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +20,14 @@ func (p *Prefetcher) endReading(f *flight) {
 	now := time.Now()
 	p.mu.Lock()
 	p.mu.pace.all.end(now)
-	p.mu.pace.ended(now.Sub(f.began))
+	took := now.Sub(f.began)
+	p.mu.pace.ended(took)
+	if f.counted {
+		p.mu.demanding -= f.place.Bytes
+		if f.err == nil && !f.again && !f.twinned && f.before > 0 {
+			p.mu.crowd.told(f.beside, float64(took)/float64(f.before))
+		}
+	}
 	p.mu.Unlock()
 }
 
@@ -57,12 +38,14 @@ func (p *Prefetcher) publish(f *flight) {
 	p.mu.Lock()
 	if p.mu.closed {
 		p.mu.Unlock()
-		p.abort(f.fill)
+		p.giveBack(f)
 		return
 	}
+	stray := p.dropTwinLocked(f)
 	f.told = append(f.told[:0], f.waiters...)
 	f.waiters = f.waiters[:0]
 	p.mu.Unlock()
+	stray.release()
 
 	for len(f.leases) < len(f.told) {
 		f.leases = append(f.leases, experts.Lease{})
@@ -70,7 +53,7 @@ func (p *Prefetcher) publish(f *flight) {
 	f.leases = f.leases[:len(f.told)]
 	if err := f.fill.Commit(f.place.Parts, f.leases); err != nil {
 		if err != experts.ErrClosed {
-			p.abort(f.fill)
+			p.giveBack(f)
 		}
 		f.held = false
 		p.mu.Lock()
@@ -123,9 +106,15 @@ func (p *Prefetcher) endAndTake(f *flight) (id layout.ExpertID, waiters []waitin
 // failed read that nobody waits for is only logged: the expert stays absent.
 func (p *Prefetcher) fail(f *flight, err error) {
 	if f.held {
-		p.abort(f.fill)
+		p.giveBack(f)
 	}
 	id, waiters := p.endAndTake(f)
+	if err == errStale {
+		for _, wt := range waiters { // since it was stopped
+			p.demand(id, wt)
+		}
+		return
+	}
 	p.count.failed.Add(1)
 	if len(waiters) == 0 && p.log != nil {
 		p.log.Debug("prefetcher: a read that nobody waits for failed", "id", id.String(), "error", err)
@@ -172,6 +161,7 @@ func (p *Prefetcher) parkLocked(f *flight) {
 	}
 	f.waited = true
 	p.parked.Add(1)
+	p.wakeAtLocked(time.Now().Add(p.opt.SilentAfter))
 	p.count.parkings.Add(1)
 }
 
@@ -193,10 +183,15 @@ func (p *Prefetcher) unparkLocked() *flight {
 	full := p.fullLocked()
 	for _, f := range p.mu.parked {
 		if p.slotBytes[f.id.Layer] < full {
-			p.mu.parked = without(p.mu.parked, f)
-			p.parked.Add(-1)
+			p.unparkOneLocked(f)
 			return f
 		}
 	}
 	return nil
+}
+
+// unparkOneLocked takes a flight out of those that wait for room.
+func (p *Prefetcher) unparkOneLocked(f *flight) {
+	p.mu.parked = without(p.mu.parked, slices.Index(p.mu.parked, f))
+	p.parked.Add(-1)
 }

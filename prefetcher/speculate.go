@@ -1,6 +1,7 @@
 package prefetcher
 
 import (
+	"slices"
 	"time"
 
 	"outrider/experts"
@@ -41,6 +42,9 @@ func (p *Prefetcher) Speculate(step int64, candidates []Candidate) {
 		}
 	}
 	p.wakeLocked(pushed)
+	p.stopStaleLocked(func(f *flight) bool {
+		return unnamedLocked(f, slices.ContainsFunc(list, func(c Candidate) bool { return c.ID == f.id }))
+	})
 }
 
 // admitLocked queues those candidates that pay. The list is in the order in which
@@ -80,30 +84,34 @@ func (p *Prefetcher) admissionLocked() Admission {
 // Progress tells that the given step, one layer execution, began. Queued
 // speculative reads that can no longer be in time are dropped, and the governor
 // learns how speculation did and how long the lanes were idle. What was read ahead long
-// ago and never used is dropped (Lapses). Steps only grow; an older one changes nothing. Call it once for each step that any sequence makes,
-// with one count for all.
+// ago and never used is dropped (Lapses), and so is what is being read for a layer
+// that is over. Steps only grow; an older one changes nothing. Call it once for each
+// step that any sequence makes, with one count for all. It makes no system call, except
+// to wake a worker.
 func (p *Prefetcher) Progress(step int64) {
-	seen := p.cache.Stats().TableStats
+	seen := p.cache.Outcomes()
 	now := time.Now()
 	p.mu.Lock()
 	changed := p.progressLocked(step, seen, now)
+	// What was meant for a layer that is over has not been needed.
+	p.stopStaleLocked(func(f *flight) bool { return f.item.NeededBy < p.mu.step })
 	mode := p.mu.governor.Mode()
 	usefulness := p.mu.governor.Usefulness()
-	lapsed := p.lapsedLocked()
+	p.lapseLocked()
 	p.mu.Unlock()
-	p.drop(lapsed)
 	if changed && p.log != nil {
 		p.log.Info("prefetcher: speculation is "+mode.String(), "step", step, "usefulness", usefulness)
 	}
 }
 
 // progressLocked reports whether the governor changed its mode.
-func (p *Prefetcher) progressLocked(step int64, seen experts.TableStats, now time.Time) bool {
+func (p *Prefetcher) progressLocked(step int64, seen experts.Outcomes, now time.Time) bool {
 	if p.mu.closed || step <= p.mu.pace.step && !p.mu.pace.stepAt.IsZero() {
 		return false
 	}
 	p.mu.step = max(p.mu.step, step)
 	busy := p.mu.pace.advance(step, now)
+	p.mu.crowd.step()
 
 	g := p.mu.governor
 	before := g.Mode()
@@ -122,10 +130,10 @@ func (p *Prefetcher) progressLocked(step int64, seen experts.TableStats, now tim
 	return g.Mode() != before
 }
 
-// lapsedLocked takes the list of the reads that lapse now; drop gives it back.
-func (p *Prefetcher) lapsedLocked() (lapsed []layout.ExpertID) {
+// lapseLocked has the reads dropped that lapse now.
+func (p *Prefetcher) lapseLocked() {
 	if p.mu.closed {
-		return nil
+		return
 	}
 	step, off := p.mu.step, p.mu.governor.Mode() == SpeculationOff
 	for id, ok := p.mu.lapses.Next(step, off); ok; id, ok = p.mu.lapses.Next(step, off) {
@@ -133,23 +141,6 @@ func (p *Prefetcher) lapsedLocked() (lapsed []layout.ExpertID) {
 			p.mu.lapses.Begun(id, step) // look again later
 			continue
 		}
-		if lapsed == nil {
-			lapsed, p.mu.lapsed = p.mu.lapsed[:0], nil
-		}
-		lapsed = append(lapsed, id)
+		p.choreLocked(chore{id: id})
 	}
-	return lapsed
-}
-
-// drop is off the lock: the cache calls back when room is free (RoomFreed).
-func (p *Prefetcher) drop(lapsed []layout.ExpertID) {
-	if len(lapsed) == 0 {
-		return
-	}
-	for _, id := range lapsed {
-		p.cache.Lapse(id)
-	}
-	p.mu.Lock()
-	p.mu.lapsed = lapsed[:0]
-	p.mu.Unlock()
 }

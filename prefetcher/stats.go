@@ -12,6 +12,8 @@ type counters struct {
 	issued, speculativeBytes, late     atomic.Int64
 	dropped, rejected                  atomic.Int64
 	retries, checksumErrors, failed    atomic.Int64
+	merged, cancelled, abandoned       atomic.Int64
+	hedges, hedgesWon                  atomic.Int64
 }
 
 // Stats is what a prefetcher did. Counts are of experts, since New, unless said
@@ -36,6 +38,13 @@ type Stats struct {
 	Retries        int64 // second tries of a block, or of a record after a wrong checksum
 	ChecksumErrors int64 // parts whose checksum was wrong, healed ones included
 	Failed         int64 // reads that ended in an error
+	Merged         int64 // blocks read along with a neighbour, by one request for both
+	Cancelled      int64 // of Issued, stopped under way since nobody wanted them any more
+	Abandoned      int64 // reads given up since their lane did not answer
+
+	// Hedges are blocks read a second time from their copy since the first read was
+	// overdue or wrong, HedgedBytes their sum, HedgesWon the experts that came of it.
+	Hedges, HedgesWon, HedgedBytes int64
 
 	// BlockP50, BlockP99: time of one ReadAt. DemandP50, DemandP99: from Demand
 	// to Arrived. At most 12.5 % off.
@@ -43,7 +52,7 @@ type Stats struct {
 	DemandP50, DemandP99 time.Duration
 
 	InFlight int // experts queued as demands, parked or under way
-	Flying   int // blocks being read now
+	Flying   int // requests being read now
 	Queued   int // forecasts queued
 	Parked   int // demands that wait for room
 
@@ -52,6 +61,17 @@ type Stats struct {
 	Threshold  float64 // least expected saving of a speculative read
 	Width      []int   // by lane, most speculative blocks read at once
 	ReadSteps  float64 // time of one read in steps, 0 while not known
+
+	Lanes []LaneStats
+}
+
+// LaneStats is what one lane did.
+type LaneStats struct {
+	Reads, Bytes   int64   // requests that ended, and what they asked for
+	Failures       int64   // of single tries
+	BytesPerSecond float64 // while busy, of late; 0 where not known
+	Flying, Queued int     // requests being read, blocks that wait for it
+	Silent         bool    // it has not answered for Options.SilentAfter
 }
 
 // Stats is a snapshot; the counts in it are of nearly the same moment.
@@ -63,6 +83,8 @@ func (p *Prefetcher) Stats() Stats {
 		Issued: c.issued.Load(), SpeculativeBytes: c.speculativeBytes.Load(),
 		Useful: kept.Useful, Late: c.late.Load(), Wasted: kept.Wasted, Displaced: kept.Displaced,
 		Dropped: c.dropped.Load(), Rejected: c.rejected.Load(),
+		Merged: c.merged.Load(), Cancelled: c.cancelled.Load(), Abandoned: c.abandoned.Load(),
+		Hedges: c.hedges.Load(), HedgesWon: c.hedgesWon.Load(),
 		Retries: c.retries.Load(), ChecksumErrors: c.checksumErrors.Load(), Failed: c.failed.Load(),
 	}
 	q := p.blockTimes.quantiles(0.5, 0.99)
@@ -80,12 +102,18 @@ func (p *Prefetcher) Stats() Stats {
 		s.Mode = SpeculationOff
 	}
 	for lane := range p.lanes {
-		width := g.Width(lane)
+		width := min(g.Width(lane), p.widthLocked(p.lanes[lane]))
 		if p.opt.NoSpeculation {
 			width = 0
 		}
 		s.Width = append(s.Width, width)
 	}
-	s.ReadSteps = p.mu.pace.ReadSteps()
+	s.ReadSteps, s.HedgedBytes = p.mu.pace.ReadSteps(), p.mu.hedgedBytes
+	for _, l := range p.lanes {
+		s.Lanes = append(s.Lanes, LaneStats{
+			Reads: l.reads, Bytes: l.bytes, Failures: l.failures, BytesPerSecond: l.rate.bytesPerSecond(),
+			Flying: len(l.flying), Queued: len(l.demand) + len(l.ahead), Silent: l.silent,
+		})
+	}
 	return s
 }
