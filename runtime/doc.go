@@ -36,19 +36,38 @@
 // matrices of the store. Both are joined with the forecast from history as far as
 // they prove worth it, and neither is needed.
 //
+// # Speculative decoding
+//
+// Session.Rollback drops the last tokens of a sequence, and what they made it
+// expect.
+//
 // # Memory
 //
 // The budget counts every byte of expert memory: resident, leased and being
-// read. A use reserves room for all its experts before it holds any, so two
-// uses never wait for each other. A pass that needs more experts than the
-// budget holds is served in waves: the runner releases each expert when it is
-// computed, and the next is read into its place. Beside the budget, Lookahead
-// loads the router of each layer as it is first needed: experts × width float32.
+// read. A use is lent room for all its experts before it holds any, in the order
+// of asking, so that uses never wait for each other in a circle; where callers
+// that hold memory wait for more, they get what is left, or ErrRoomHeld. A pass
+// that needs more experts than the budget holds is served in waves: the runner
+// releases each expert when it is computed, and the next is read into its place.
+//
+//	SetBudget, pressure ──▶ room: what uses may pin    changes at once
+//	                        cache: what memory holds   shrinks when the room that
+//	                                                   was lent before fits in it
+//
+// SetBudget changes the budget at any time. Unless it is fixed, the runtime also
+// watches the system's memory pressure and gives way to it (experts.Pressure).
+// Beside the budget, Lookahead loads the router of each layer as it is first
+// needed: experts × width float32.
 //
 // # Concurrency
 //
 // A Runtime is safe for concurrent use; a Session and the Uses it makes belong
-// to one goroutine at a time. Open starts the goroutines, Close joins them.
+// to one goroutine at a time. Open starts the goroutines, Close joins them: the
+// forecaster, one that tends the budget, and the prefetcher's workers. A caller's
+// goroutine reads nothing.
+//
 // Locks are leaves: no lock of this package is held while another package is
-// called, but for that of Options.Order while it is told what was chosen.
+// called, but for that of Options.Order while it is told what was chosen, and
+// that of the budget while the cache is set to it. The room's lock may be taken
+// under the budget's.
 package runtime

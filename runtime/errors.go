@@ -12,4 +12,8 @@ var (
 	// holds at once and the caller holds all of them: release each expert when
 	// it is computed, or raise the budget.
 	ErrNeedsWaves = errors.New("runtime: the pass uses more experts than the budget holds")
+	// ErrRoomHeld is returned where a use waits for memory that only uses of
+	// waiting sessions hold, its own among them: release a session's use before
+	// waiting for its next, or raise the budget.
+	ErrRoomHeld = errors.New("runtime: the memory is held by uses whose callers wait themselves")
 )

@@ -7,6 +7,7 @@ type Tensor struct {
 	Name string  // "gate", "up", "down", …
 	Type string  // the checkpoint's word: "Q8_0", "F32" …
 	Dims []int64 // fastest first: [columns, rows]; shared, do not change
+	At   int64   // where Data begins in the expert's slot, see Runtime.Stack
 	// Data holds the tensor's bytes. It lies in the expert's slot: it is valid
 	// until the expert or its use is released and must not be written.
 	Data []byte
@@ -55,13 +56,20 @@ func (e Expert) At(i int) (Tensor, bool) {
 }
 
 func (e Expert) valid() bool {
-	return e.u.generation() == e.gen && e.u.held[e.pos].state == stateLent
+	if e.u.generation() != e.gen {
+		return false
+	}
+	if e.u.early != nil { // it may be arriving just now
+		e.u.mu.Lock()
+		defer e.u.mu.Unlock()
+	}
+	return e.u.held[e.pos].state == stateLent
 }
 
 func (e Expert) tensor(i int, p layout.Projection) Tensor {
 	lease := &e.u.held[e.pos].lease
 	part := lease.Parts()[i]
-	return Tensor{Name: p.Name, Type: p.Type, Dims: p.Dims, Data: lease.Bytes()[part.At : part.At+part.Bytes : part.At+part.Bytes]}
+	return Tensor{Name: p.Name, Type: p.Type, Dims: p.Dims, At: part.At, Data: lease.Bytes()[part.At : part.At+part.Bytes : part.At+part.Bytes]}
 }
 
 // Release hands the expert back before its use ends: the memory may go to

@@ -24,6 +24,7 @@ const (
 	eventObserve
 	eventHint
 	eventLookahead
+	eventRollback
 	eventEnd
 )
 
@@ -140,7 +141,8 @@ func (e *event) copyChoices(choices []router.Choice) {
 }
 
 // take finds an event to fill, or nil when the forecaster is too far behind.
-// The end of a session is never dropped: it frees the session's history.
+// The end of a session is never dropped: it frees the session's history. Nor is
+// a rollback, see there.
 func (f *forecaster) take(kind eventKind, s *Session) *event {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -150,7 +152,7 @@ func (f *forecaster) take(kind eventKind, s *Session) *event {
 			f.hints++
 			return nil
 		}
-	case len(f.queue) >= backlog && kind != eventEnd:
+	case len(f.queue) >= backlog && kind != eventEnd && kind != eventRollback:
 		f.dropped++
 		return nil
 	}
@@ -239,6 +241,9 @@ func (f *forecaster) handle(e *event, later []*event) {
 		seq.Hint(e.from, e.layer, e.ids, e.told())
 	case eventLookahead:
 		f.look.ahead(f, seq.Sequence, e, later)
+	case eventRollback:
+		seq.LookNowhere()
+		return
 	}
 	if followed(later, e.session) {
 		return

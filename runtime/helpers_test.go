@@ -36,6 +36,7 @@ func open(t testing.TB, experts int, drive device.Model, o runtime.Options) *mod
 		t.Fatal(err)
 	}
 	o.BudgetBytes = int64(experts) * slotBytes
+	o.FixedBudget = true // of this machine; a test of its own watches pressure
 	rt, err := runtime.New(records, o)
 	if err != nil {
 		t.Fatal(err)

@@ -185,9 +185,9 @@ func hidden(token int32) []float32 {
 }
 
 // looking is a runtime over the model of routerModel, as a store or in place.
-func looking(t *testing.T, fsys layout.FS, source layout.Source, o runtime.Options) *runtime.Runtime {
+func looking(t *testing.T, source layout.Source, o runtime.Options) *runtime.Runtime {
 	t.Helper()
-	o.FS, o.BudgetBytes = fsys, 24*4096
+	o.BudgetBytes = 24 * 4096
 	rt, err := runtime.New(source, o)
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestLookaheadBringsExperts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fsys := memfs.New(memfs.Options{})
 				cp := routerModel(t, fsys)
-				rt := looking(t, fsys, sourceOf(t, fsys, cp, arm.store), arm.o)
+				rt := looking(t, sourceOf(t, fsys, cp, arm.store), arm.o)
 				defer rt.Close()
 				s := rt.NewSession()
 				for token := range int32(60) {
@@ -273,7 +273,7 @@ func sourceOf(t *testing.T, fsys *memfs.FS, cp layout.Checkpoint, store bool) la
 func TestLookaheadErrors(t *testing.T) {
 	fsys := memfs.New(memfs.Options{})
 	cp := routerModel(t, fsys)
-	rt := looking(t, fsys, sourceOf(t, fsys, cp, true), runtime.Options{})
+	rt := looking(t, sourceOf(t, fsys, cp, true), runtime.Options{})
 	s := rt.NewSession()
 	for text, err := range map[string]error{
 		"has 47 numbers": s.Lookahead(0, make([]float32, 47)),
@@ -300,7 +300,7 @@ func TestLookaheadErrors(t *testing.T) {
 		t.Errorf("source without routers: got %v, want %v", err, layout.ErrNoRouters)
 	}
 	cp.Routers, cp.NoRouters = nil, "its gates are Q2_K"
-	bare := looking(t, fsys, sourceOf(t, fsys, cp, false), runtime.Options{})
+	bare := looking(t, sourceOf(t, fsys, cp, false), runtime.Options{})
 	defer bare.Close()
 	if err := bare.NewSession().Lookahead(0, hidden(0)); !errors.Is(err, layout.ErrNoRouters) || !strings.Contains(err.Error(), "Q2_K") {
 		t.Errorf("checkpoint without routers: got %v, want %v with the reason", err, layout.ErrNoRouters)
@@ -320,7 +320,7 @@ func TestLookaheadWhoseRoutersFail(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		rt := looking(t, fsys, store, runtime.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		rt := looking(t, store, runtime.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		defer rt.Close()
 		fsys.Add(faultfs.Rule{Op: faultfs.ReadAt, Name: "router.safetensors", Kind: faultfs.Flip, Bit: 9})
 		s := rt.NewSession()
@@ -390,7 +390,7 @@ func TestHintsDoNotAllocate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := memfs.New(memfs.Options{})
 		cp := routerModel(t, fsys)
-		rt := looking(t, fsys, sourceOf(t, fsys, cp, true), runtime.Options{})
+		rt := looking(t, sourceOf(t, fsys, cp, true), runtime.Options{})
 		defer rt.Close()
 		s := rt.NewSession()
 		state, ids, p := hidden(5), []int32{3, 9, 11}, []float32{0.5, 0.4, 0.1}

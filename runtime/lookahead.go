@@ -129,10 +129,10 @@ func (l *lookahead) ahead(f *forecaster, q *router.Sequence, e *event, later []*
 }
 
 // overtaken reports whether one of the events tells that the session executed the
-// layer, or went on to another pass.
+// layer, or left the pass.
 func overtaken(later []*event, session int64, layer int) bool {
 	for _, e := range later {
-		if e.session == session && (e.kind == eventBegin || e.kind == eventEnd || (e.kind == eventObserve && e.layer >= layer)) {
+		if e.session == session && (e.kind == eventBegin || e.kind == eventRollback || e.kind == eventEnd || (e.kind == eventObserve && e.layer >= layer)) {
 			return true
 		}
 	}

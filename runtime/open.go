@@ -2,17 +2,14 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
-	"strconv"
 
 	"outrider/experts"
 	"outrider/layout"
 	"outrider/layout/checkpoint"
 	"outrider/prefetcher"
 	"outrider/router"
-
-	"golang.org/x/sync/semaphore"
 )
 
 // Open opens a store, or a GGUF checkpoint in place, and starts the runtime's
@@ -30,22 +27,30 @@ func Open(ctx context.Context, path string, o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("runtime: open %s: %w", path, err)
 	}
 	o = o.withDefaults()
-	model, err := checkpoint.Open(o.FS, path, o.mode())
+	fsys, files, reason, err := o.files()
 	if err != nil {
 		return nil, fmt.Errorf("runtime: open %s: %w", path, err)
 	}
+	model, err := checkpoint.Open(fsys, path, o.mode())
+	if err != nil {
+		return nil, fmt.Errorf("runtime: open %s: %w", path, errors.Join(err, files.Close()))
+	}
 	rt, err := start(model.Source, model.Name, o)
 	if err != nil {
-		model.Source.Close()
-		return nil, fmt.Errorf("runtime: open %s: %w", path, err)
+		return nil, fmt.Errorf("runtime: open %s: %w", path, errors.Join(err, model.Source.Close(), files.Close()))
+	}
+	rt.files = files
+	if reason != "" {
+		rt.log.Info("reads do not go through io_uring", "reason", reason)
 	}
 	return rt, nil
 }
 
 // New starts a runtime over a source that the caller opened. The runtime closes
-// the source, also when New fails.
+// the source, also when New fails. Options that say how files are opened are
+// refused.
 func New(source layout.Source, o Options) (*Runtime, error) {
-	err := o.Validate()
+	err := errors.Join(o.Validate(), o.refuseFiles())
 	if err == nil {
 		var rt *Runtime
 		if rt, err = start(source, "", o.withDefaults()); err == nil {
@@ -58,49 +63,79 @@ func New(source layout.Source, o Options) (*Runtime, error) {
 
 // start builds the parts and starts their goroutines; on an error none is left.
 func start(source layout.Source, model string, o Options) (*Runtime, error) {
-	budget, err := chooseBudget(o)
-	if err != nil {
-		return nil, err
-	}
 	shape := source.Shape()
-	rt := &Runtime{source: source, model: model, shape: shape, log: o.Logger}
+	rt := &Runtime{projections: o.Projections, source: source, files: noFiles{}, model: model, shape: shape, log: o.Logger}
 	rt.ctx, rt.cancel = context.WithCancelCause(context.Background())
-
-	var keeper *router.Keeper
-	var policy experts.Policy // nil ranks by recency
-	switch {
-	case o.Order != nil:
-		policy, rt.order.Order = o.Order, o.Order
-	case o.forecastKeeps():
-		if keeper, err = router.NewKeeper(shape); err != nil {
-			return nil, err
-		}
-		policy = keeper
-	}
-	rt.cache, err = experts.New(experts.Options{
-		Shape: shape, Bytes: slotBytes(source), BudgetBytes: budget, Policy: policy,
-		Protect: 1, Poison: o.Poison, Logger: o.Logger, Freed: func() { rt.reads.RoomFreed() },
-	})
+	keeper, policy, err := rt.ranking(o)
 	if err != nil {
 		return nil, err
 	}
-	rt.budget = budget
-	rt.room = semaphore.NewWeighted(budget)
-	rt.reads, err = prefetcher.New(prefetcher.Options{
-		Source: source, Cache: rt.cache, Workers: o.Workers, Logger: o.Logger,
-		NoSpeculation: o.NoSpeculation || !o.forecasts(),
-	})
-	if err != nil {
-		rt.cache.Close()
+	if err := rt.startMemory(policy, o); err != nil {
 		return nil, err
+	}
+	reads, err := readOptions(o, source)
+	if err == nil {
+		reads.Cache = rt.cache
+		rt.reads, err = prefetcher.New(reads)
+	}
+	if err != nil {
+		return nil, errors.Join(err, rt.cache.Close())
 	}
 	if err := rt.startForecast(keeper, o); err != nil {
-		rt.reads.Close()
-		rt.cache.Close()
-		return nil, err
+		return nil, errors.Join(err, rt.reads.Close(), rt.cache.Close())
 	}
-	rt.logConfiguration(o)
+	go rt.tend(rt.ctx)
+	rt.logConfiguration(o, reads)
 	return rt, nil
+}
+
+// ranking is what ranks the experts that are kept: the keeper if the forecast does,
+// and the policy, nil for recency.
+func (rt *Runtime) ranking(o Options) (*router.Keeper, experts.Policy, error) {
+	switch {
+	case o.Order != nil:
+		rt.order.Order = o.Order
+		return nil, o.Order, nil
+	case o.forecastKeeps():
+		keeper, err := router.NewKeeper(rt.shape)
+		if err != nil {
+			return nil, nil, err
+		}
+		return keeper, keeper, nil
+	}
+	return nil, nil, nil
+}
+
+// startMemory makes the cache, and the room that uses share.
+func (rt *Runtime) startMemory(policy experts.Policy, o Options) error {
+	bytes, err := chooseBudget(o)
+	if err != nil {
+		return err
+	}
+	slots := slotBytes(rt.source)
+	if rt.fixed, err = o.newMemory(rt.shape, slots); err != nil {
+		return err
+	}
+	co := experts.Options{
+		Shape: rt.shape, Bytes: slots, BudgetBytes: bytes, Policy: policy, Protect: 1,
+		Lock: o.Lock, Poison: o.Poison, Logger: o.Logger, Freed: func() { rt.reads.RoomFreed() },
+	}
+	if rt.fixed != nil {
+		co.Memory = rt.fixed
+	}
+	if rt.cache, err = experts.New(co); err != nil {
+		if rt.fixed != nil {
+			err = errors.Join(err, rt.fixed.Close())
+		}
+		return err
+	}
+	rt.room.size = bytes
+	watch, err := rt.newPressure(o, bytes)
+	if err != nil {
+		return errors.Join(err, rt.cache.Close())
+	}
+	rt.budget.start(bytes, watch)
+	return nil
 }
 
 func (rt *Runtime) startForecast(keeper *router.Keeper, o Options) error {
@@ -139,28 +174,4 @@ func chooseBudget(o Options) (int64, error) {
 	}
 	o.Logger.Info("budget chosen", "bytes", auto.Bytes, "reason", auto.Reason)
 	return auto.Bytes, nil
-}
-
-// logConfiguration tells what is really in effect, so that no option can be
-// switched off without a word.
-func (rt *Runtime) logConfiguration(o Options) {
-	predictor := "none"
-	if rt.forecast != nil {
-		predictor = rt.forecast.name
-	}
-	horizon := "auto"
-	if o.Horizon > 0 {
-		horizon = strconv.Itoa(o.Horizon)
-	}
-	rt.log.Info("runtime open",
-		"model", rt.model, "layers", rt.shape.Layers, "experts", rt.shape.Experts, "top_k", rt.shape.TopK,
-		"budget_bytes", rt.budget, "forecast", predictor, "keep", o.keepText(),
-		"speculation", rt.forecast != nil && !o.NoSpeculation, "horizon", horizon)
-	for _, lane := range rt.lanes() {
-		level := slog.LevelInfo
-		if lane.Fallback != "" {
-			level = slog.LevelWarn
-		}
-		rt.log.Log(context.Background(), level, "lane open", "path", lane.Path, "direct", lane.Direct, "fallback", lane.Fallback)
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"outrider/internal/device"
 	"outrider/layout"
 	"outrider/layout/checkpoint"
+	"outrider/layout/drive"
 	"outrider/router"
 	"outrider/runtime"
 )
@@ -46,7 +47,6 @@ func TestOpenRefusesWhatCannotWork(t *testing.T) {
 		{"predictor without use", t.Context(), modelPath, runtime.Options{Keep: runtime.KeepLRU, Predictor: online, NoSpeculation: true}, nil, []string{"leave it out"}},
 		{"two rules", t.Context(), modelPath, runtime.Options{Keep: runtime.KeepLRU, Order: stale}, nil, []string{"two eviction rules"}},
 		{"far horizon", t.Context(), modelPath, runtime.Options{Horizon: 65}, nil, []string{"horizon is 65"}},
-		{"negative workers", t.Context(), modelPath, runtime.Options{Workers: -1}, nil, []string{"-1 workers"}},
 		{"ended context", ended, modelPath, runtime.Options{}, context.Canceled, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -64,6 +64,36 @@ func TestOpenRefusesWhatCannotWork(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A budget under one layer of one token is refused with the bytes that are needed,
+// and those bytes are enough; one under a whole token is warned about, with both.
+func TestOpenNamesFloorAndCycle(t *testing.T) {
+	probe, err := runtime.Open(t.Context(), modelPath, runtime.Options{BudgetBytes: 8 << 20, FixedBudget: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	floor, cycle := probe.Stats().Memory.Floor, probe.Stats().Memory.Cycle
+	probe.Close()
+	for _, tt := range []struct {
+		budget        int64
+		opens, warned bool
+	}{
+		{floor - 1, false, false}, {floor, true, true}, {cycle - 1, true, true}, {cycle, true, false},
+	} {
+		var log bytes.Buffer
+		o := runtime.Options{BudgetBytes: tt.budget, FixedBudget: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		rt, err := runtime.Open(t.Context(), modelPath, o)
+		if err == nil {
+			rt.Close()
+		} else if !errors.Is(err, experts.ErrBelowFloor) || !strings.Contains(err.Error(), fmt.Sprintf("needs %d", floor)) {
+			t.Errorf("budget %d: got %v, want ErrBelowFloor and the %d bytes needed", tt.budget, err, floor)
+		}
+		warned := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), fmt.Sprintf("cycle_bytes=%d floor_bytes=%d", cycle, floor))
+		if (err == nil) != tt.opens || warned != tt.warned {
+			t.Errorf("budget %d: opened %t, warned %t; want %t and %t:\n%s", tt.budget, err == nil, warned, tt.opens, tt.warned, log.String())
+		}
 	}
 }
 
@@ -85,7 +115,10 @@ func TestOpenLogsTheEffectiveConfiguration(t *testing.T) {
 		options runtime.Options
 		want    []string
 	}{
-		{runtime.Options{BudgetBytes: 8 << 20}, []string{"budget_bytes=8388608", "forecast=online", "speculation=true", "horizon=auto", "direct="}},
+		{runtime.Options{BudgetBytes: 8 << 20}, []string{"budget_bytes=8388608", "forecast=online", "speculation=true", "horizon=auto", "engine=", "direct=", "placement=pooled", "locked=false", "depth=default", "block_bytes=default"}},
+		{runtime.Options{BudgetBytes: 8 << 20, Depth: 3, Block: 64 << 10, FixedBudget: true}, []string{"depth=3", "block_bytes=65536", "budget_follows_pressure=false"}},
+		{runtime.Options{BudgetBytes: 8 << 20, Engine: layout.PreadEngine, Drive: &drive.Profile{Path: "nvme", Depth: 5, BlockBytes: 1 << 20, Warning: "this was memory"}},
+			[]string{"depth=5", "block_bytes=1048576", "this was memory"}},
 		{runtime.Options{BudgetBytes: 8 << 20, NoSpeculation: true}, []string{"forecast=online", "speculation=false"}},
 		{runtime.Options{BudgetBytes: 8 << 20, Keep: runtime.KeepLRU, Buffered: true}, []string{"forecast=none", "keep=lru", "speculation=false", "direct=false"}},
 		{runtime.Options{BudgetBytes: 8 << 20, Keep: runtime.KeepLRU, Predictor: newOnline(t)}, []string{"forecast=online", "keep=lru", "speculation=true"}},

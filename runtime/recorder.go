@@ -80,6 +80,13 @@ func (r *recorder) rowsFor(tokens int) {
 	}
 }
 
+// drop takes the last tokens of the pass back, before it is written.
+func (r *recorder) drop(tokens int) {
+	if r != nil {
+		r.n -= min(r.n, tokens)
+	}
+}
+
 func (r *recorder) flush() {
 	if r == nil || r.n == 0 {
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -12,20 +13,20 @@ import (
 	"outrider/layout"
 	"outrider/prefetcher"
 	"outrider/router"
-
-	"golang.org/x/sync/semaphore"
 )
 
 // Runtime serves the experts of one model from a store within a byte budget.
 // Safe for concurrent use. Whoever opens it closes it.
 type Runtime struct {
-	source layout.Source
-	model  string
-	shape  layout.Shape
-	log    *slog.Logger
-	budget int64
+	source      layout.Source
+	files       io.Closer // what the source's files were opened with
+	model       string
+	shape       layout.Shape
+	log         *slog.Logger
+	projections bool // Options.Projections
 
 	cache    *experts.Cache
+	fixed    *experts.FixedMemory // of the cache; nil: pooled
 	reads    *prefetcher.Prefetcher
 	forecast *forecaster // nil: nothing is forecast
 
@@ -36,9 +37,8 @@ type Runtime struct {
 		choices []router.Choice // scratch
 	}
 
-	// room is what uses may still pin, in bytes. A use reserves all it needs
-	// before it holds anything, so that no two uses can wait for each other.
-	room *semaphore.Weighted
+	room   room // of the budget, that uses may pin
+	budget budget
 
 	ctx      context.Context // ends with Close
 	cancel   context.CancelCauseFunc
@@ -92,7 +92,7 @@ func (rt *Runtime) Use(ctx context.Context, layer int, parts []Routed) (Use, err
 	rt.reads.Progress(step)
 	rt.rank(layer, parts)
 	u.begin()
-	waves := int64(len(u.held))*u.slot > rt.budget
+	waves := u.claim.all > rt.budget.now.Load()
 	for _, part := range parts {
 		if layer == 0 {
 			rt.counters.tokens.Add(int64(len(part.Choices)))
@@ -139,9 +139,10 @@ func (rt *Runtime) check(ctx context.Context, layer int) error {
 // memory. It counts as no use and teaches the forecast nothing.
 func (rt *Runtime) Preload(ctx context.Context) error {
 	var loaded int64
+	budget := rt.budget.now.Load()
 	for layer := range rt.shape.Layers {
 		bytes := rt.source.SlotBytes(layer)
-		n := min(int64(rt.shape.Experts), (rt.budget-loaded)/bytes)
+		n := min(int64(rt.shape.Experts), (budget-loaded)/bytes)
 		if n <= 0 {
 			return nil
 		}
@@ -175,21 +176,6 @@ func (rt *Runtime) preloadLayer(ctx context.Context, layer, n int) error {
 	return nil
 }
 
-// reserve waits until the use's experts, or all that the budget holds, may be
-// pinned.
-func (rt *Runtime) reserve(ctx context.Context, u *use) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := context.AfterFunc(rt.ctx, func() { cancel(ErrClosed) })
-	defer stop()
-	need := u.need()
-	if err := rt.room.Acquire(ctx, need); err != nil {
-		return context.Cause(ctx)
-	}
-	u.room = need
-	return nil
-}
-
 func (rt *Runtime) takeUse() *use {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -212,7 +198,7 @@ func (rt *Runtime) lanes() []LaneStats {
 	for _, l := range rt.source.Lanes() {
 		lanes = append(lanes, LaneStats{
 			Path: l.Path, Engine: layout.Engine(l.File),
-			Direct: l.File.Direct() != layout.Alignment{}, Fallback: layout.FallbackReason(l.File),
+			Direct: layout.IsDirect(l.File), Fallback: layout.FallbackReason(l.File),
 		})
 	}
 	return lanes
@@ -220,7 +206,8 @@ func (rt *Runtime) lanes() []LaneStats {
 
 // Close ends the runtime: it cancels what waits, joins the runtime's goroutines
 // and closes the store. Experts still leased stay valid until released. A read
-// that hangs in the operating system is waited for. A second Close does nothing.
+// that hangs in the operating system is waited for. The log gets what the runtime
+// did and the most memory it used. A second Close does nothing.
 func (rt *Runtime) Close() error {
 	rt.mu.Lock()
 	closed := rt.closed
@@ -233,5 +220,8 @@ func (rt *Runtime) Close() error {
 	if rt.forecast != nil {
 		<-rt.forecast.done
 	}
-	return errors.Join(rt.reads.Close(), rt.cache.Close(), rt.source.Close())
+	<-rt.budget.done
+	err := rt.reads.Close()
+	rt.logEnd()
+	return errors.Join(err, rt.cache.Close(), rt.source.Close(), rt.files.Close())
 }

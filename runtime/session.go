@@ -15,9 +15,11 @@ type Session struct {
 	rt     *Runtime
 	number int64
 	closed atomic.Bool
-	last   int // layer of the latest use, Layers before the first
+	last   int  // layer of the latest use, Layers before the first
+	void   bool // rolled back, and no pass begun since
 	pos    int64
 	record *recorder
+	waits  int       // claims that wait for room; guarded by room.mu
 	one    [1]Routed // so that Use does not allocate
 }
 
@@ -41,6 +43,7 @@ func (s *Session) Step(phase trace.Phase, tokens []int32) {
 		return
 	}
 	s.finishPass()
+	s.void = false
 	s.record.begin(phase, tokens, s.pos)
 	s.rt.forecast.begin(s, phase, tokens)
 }
@@ -74,9 +77,9 @@ func (s *Session) Record(w trace.Sink) {
 }
 
 // entered notes that the session's pass reached a layer; a layer that is not
-// behind the latest one starts a pass by itself.
+// behind the latest one starts a pass by itself, and so does any after a rollback.
 func (s *Session) entered(layer int, choices []router.Choice) {
-	if layer <= s.last && s.last < s.rt.shape.Layers {
+	if s.void || layer <= s.last && s.last < s.rt.shape.Layers {
 		s.Step(trace.PhaseUnknown, nil)
 	}
 	if layer == 0 || s.last == s.rt.shape.Layers {

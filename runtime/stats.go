@@ -26,6 +26,13 @@ type Stats struct {
 	// Hints counts what runners told of layers to come.
 	Hints HintStats
 
+	// Budget is the limit for expert memory now, BudgetLimit the one that was
+	// configured, by Options.BudgetBytes or SetBudget. Memory.Budget is above
+	// Budget only while uses hold more than a lowered one.
+	Budget, BudgetLimit int64
+	// Pressure says why they differ.
+	Pressure PressureStats
+
 	Memory experts.Stats
 	Reads  prefetcher.Stats
 	Lanes  []LaneStats
@@ -72,6 +79,9 @@ func (rt *Runtime) Stats() Stats {
 		Stall:            time.Duration(rt.counters.stall.Load()),
 		LostObservations: rt.forecast.lost(),
 		Hints:            rt.hintStats(),
+		Budget:           rt.budget.now.Load(),
+		BudgetLimit:      rt.budget.limit.Load(),
+		Pressure:         rt.budget.pressure.stats(),
 		Memory:           rt.cache.Stats(),
 		Reads:            rt.reads.Stats(),
 		Lanes:            rt.lanes(),

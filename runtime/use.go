@@ -57,7 +57,7 @@ func (v Use) Wait(ctx context.Context) error {
 	}
 	u := v.u
 	for have := u.arrivals(); have < len(u.held); have = u.arrivals() {
-		if err := u.await(ctx, have); err != nil {
+		if err := u.await(ctx, have, -1); err != nil {
 			return err
 		}
 	}
@@ -113,6 +113,8 @@ type held struct {
 	state state
 	lease experts.Lease
 	err   error
+	parts [][]byte          // projections that came before the rest
+	holds []prefetcher.Hold // of parts
 }
 
 // use is the reusable body of a Use. Its owner's goroutine drives it; workers
@@ -126,7 +128,7 @@ type use struct {
 	layer   int
 	quiet   bool  // neither counted nor observed: preloading
 	slot    int64 // bytes charged for an expert of the layer
-	room    int64 // bytes reserved of the runtime's room, 0 before
+	claim   claim // to the runtime's room
 	asked   int   // experts asked for and neither failed nor handed back
 	next    int   // experts before this one were asked for
 	yielded int
@@ -137,12 +139,16 @@ type use struct {
 	mu      sync.Mutex
 	held    []held  // grows only before the use is handed out
 	arrived []int32 // positions in arrival order
+	early   *early  // nil: projections come with their expert
 	wake    chan struct{}
 }
 
 func newUse(rt *Runtime) *use {
 	u := &use{rt: rt, stamp: make([]uint32, rt.shape.Experts), wake: make(chan struct{}, 1)}
 	u.ready = u.iterate
+	if rt.projections {
+		u.early = &early{u: u}
+	}
 	return u
 }
 
@@ -153,6 +159,9 @@ func (u *use) generation() uint32 { return u.gen.Load() }
 func (u *use) collect(layer int, parts []Routed) error {
 	u.reset(layer)
 	for _, part := range parts {
+		if part.Session != nil {
+			u.claim.callers = append(u.claim.callers, part.Session)
+		}
 		for token, c := range part.Choices {
 			for _, e := range c.Experts {
 				if e < 0 || int(e) >= len(u.stamp) {
@@ -172,28 +181,27 @@ func (u *use) collect(layer int, parts []Routed) error {
 func (u *use) reset(layer int) {
 	u.layer, u.slot, u.quiet = layer, u.rt.source.SlotBytes(layer), false
 	u.held, u.arrived = u.held[:0], u.arrived[:0]
-	u.asked, u.next, u.yielded, u.room = 0, 0, 0, 0
+	u.asked, u.next, u.yielded = 0, 0, 0
+	u.early.reset()
+	u.claim = claim{callers: u.claim.callers[:0], slot: u.slot}
 	if u.round++; u.round == 0 {
 		clear(u.stamp)
 		u.round = 1
 	}
 }
 
-// need is what the use reserves: all its experts, or the whole budget.
-func (u *use) need() int64 { return min(int64(len(u.held))*u.slot, u.rt.budget) }
-
 // begin starts the use at once if it can be given room without waiting.
 func (u *use) begin() {
-	if need := u.need(); u.rt.room.TryAcquire(need) {
-		u.room = need
+	u.claim.all = int64(len(u.held)) * u.slot
+	if u.rt.room.try(&u.claim) {
 		u.start()
 	}
 }
 
 // needsWaves says what a runner must do that holds all that fits.
 func (u *use) needsWaves() error {
-	return fmt.Errorf("%w: layer %d needs %d experts of %d bytes, the budget is %d bytes; release each expert inside the Ready loop, or raise the budget",
-		ErrNeedsWaves, u.layer, len(u.held), u.slot, u.rt.budget)
+	return fmt.Errorf("%w: layer %d needs %d experts of %d bytes and may hold %d bytes of a budget of %d; release each expert inside the Ready loop, or raise the budget",
+		ErrNeedsWaves, u.layer, len(u.held), u.slot, u.claim.got, u.rt.budget.now.Load())
 }
 
 // start pins what is in memory and asks for the rest, as far as the reserved
@@ -214,6 +222,7 @@ func (u *use) start() {
 		u.mu.Lock()
 		u.held[i].lease, u.held[i].state = lease, stateArrived
 		u.arrived = append(u.arrived, int32(i))
+		u.early.arrivedLocked(int32(i))
 		u.mu.Unlock()
 	}
 	if !u.quiet {
@@ -242,11 +251,11 @@ func (u *use) ask() {
 		}
 		u.asked++
 		id := layout.ExpertID{Layer: int32(u.layer), Index: h.index}
-		u.rt.reads.Demand(id, u.tag(u.next), u)
+		u.rt.reads.Demand(id, u.tag(u.next), u.waiter())
 	}
 }
 
-func (u *use) full() bool { return int64(u.asked+1)*u.slot > u.room }
+func (u *use) full() bool { return int64(u.asked+1)*u.slot > u.claim.got }
 
 // tag tells arrivals of this generation from late ones of an earlier.
 func (u *use) tag(pos int) int { return int(u.generation())<<32 | pos }
@@ -258,21 +267,26 @@ func (u *use) Arrived(tag int, lease experts.Lease, err error) {
 		err = ErrClosed
 	}
 	u.mu.Lock()
-	if uint32(tag>>32) != u.generation() {
+	pos := int32(tag & 0xffffffff)
+	if uint32(tag>>32) != u.generation() || u.held[pos].state == stateReturned {
 		u.mu.Unlock()
 		if err == nil {
 			lease.Release()
 		}
 		return
 	}
-	pos := int32(tag & 0xffffffff)
 	h := &u.held[pos]
 	h.lease, h.err, h.state = lease, err, stateArrived
 	if err != nil {
 		h.state = stateFailed
 	}
 	u.arrived = append(u.arrived, pos)
+	u.early.arrivedLocked(pos)
 	u.mu.Unlock()
+	u.notify()
+}
+
+func (u *use) notify() {
 	select {
 	case u.wake <- struct{}{}:
 	default:
@@ -290,7 +304,7 @@ func (u *use) iterate(yield func(Expert, error) bool) {
 	ctx, gen := u.ctx, u.generation()
 	for u.yielded < len(u.held) {
 		if u.yielded == u.arrivals() {
-			if err := u.await(ctx, u.yielded); err != nil {
+			if err := u.await(ctx, u.yielded, -1); err != nil {
 				yield(Expert{}, err)
 				return
 			}
@@ -311,25 +325,25 @@ func (u *use) iterate(yield func(Expert, error) bool) {
 	}
 }
 
-// await waits until more than have experts arrived. The time it takes is
-// exposed stall.
-func (u *use) await(ctx context.Context, have int) error {
+// await waits until more than have experts arrived, or, if parts is not negative,
+// more than that many projections. The time it takes is exposed stall.
+func (u *use) await(ctx context.Context, have, parts int) error {
 	began := time.Now()
 	defer func() {
 		if !u.quiet {
 			u.rt.counters.stall.Add(int64(time.Since(began)))
 		}
 	}()
-	if u.room == 0 {
-		if err := u.rt.reserve(ctx, u); err != nil {
+	if u.claim.got == 0 {
+		if err := u.rt.room.wait(ctx, u.rt.ctx.Done(), &u.claim); err != nil {
 			return err
 		}
 		u.start()
 	}
 	u.ask()
 	for {
-		switch arrived, outstanding := u.progress(); {
-		case arrived > have:
+		switch arrived, listed, outstanding := u.progress(); {
+		case arrived > have || parts >= 0 && (listed > parts || arrived == len(u.held)):
 			return nil
 		case outstanding == 0:
 			return u.needsWaves()
@@ -342,9 +356,9 @@ func (u *use) await(ctx context.Context, have int) error {
 	}
 }
 
-// progress is how many experts arrived, and how many were asked for and have
-// not, at one moment.
-func (u *use) progress() (arrived, outstanding int) {
+// progress is how many experts and projections arrived, and how many experts were
+// asked for and have not, at one moment.
+func (u *use) progress() (arrived, listed, outstanding int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for i := range u.held {
@@ -352,7 +366,10 @@ func (u *use) progress() (arrived, outstanding int) {
 			outstanding++
 		}
 	}
-	return len(u.arrived), outstanding
+	if u.early != nil {
+		listed = len(u.early.list)
+	}
+	return len(u.arrived), listed, outstanding
 }
 
 func (u *use) lend(pos int32) {
@@ -368,14 +385,24 @@ func (u *use) handBack(pos int32) {
 	u.mu.Lock()
 	h := &u.held[pos]
 	pinned := h.state == stateLent || h.state == stateArrived
-	if pinned {
-		h.state = stateReturned
+	reading := h.state == stateAsked && len(h.holds) > 0
+	holds := h.holds
+	if pinned || reading {
+		h.state, h.holds = stateReturned, nil
+	}
+	if reading { // it counts as arrived, for whoever waits for all
+		u.arrived = append(u.arrived, pos)
 	}
 	u.mu.Unlock()
-	if !pinned {
+	switch {
+	case reading:
+		u.drop(pos, holds)
+	case pinned:
+		release(holds)
+		h.lease.Release()
+	default:
 		return
 	}
-	h.lease.Release()
 	u.asked--
 	u.ask()
 }
@@ -388,17 +415,19 @@ func (u *use) release() {
 	u.mu.Unlock()
 	for i := range u.held {
 		h := &u.held[i]
+		release(h.holds)
 		switch h.state {
 		case stateArrived, stateLent:
 			h.lease.Release()
 		case stateAsked:
-			u.rt.reads.Cancel(layout.ExpertID{Layer: int32(u.layer), Index: h.index}, u)
+			u.rt.reads.Cancel(layout.ExpertID{Layer: int32(u.layer), Index: h.index}, u.waiter())
 		}
 		*h = held{}
 	}
-	if u.room > 0 {
-		u.rt.room.Release(u.room)
+	if u.rt.room.giveBack(&u.claim) {
+		u.rt.budget.settle() // what it held over the budget is to go
 	}
+	clear(u.claim.callers)
 	u.ctx = nil
 	select {
 	case <-u.wake:

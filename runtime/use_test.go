@@ -62,15 +62,15 @@ func TestUseServesTheRightWeights(t *testing.T) {
 func TestReadyYieldsInOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stall := func(op device.Op) device.Effect {
-			if op.Seq == 0 {
+			if op.Offset == 3*slotBytes { // expert 3 of layer 0
 				return device.Effect{Delay: time.Second}
 			}
 			return device.Effect{}
 		}
-		m := open(t, 8, device.Model{Latency: time.Millisecond, Rule: stall}, runtime.Options{NoSpeculation: true, Workers: 1 << 3})
+		m := open(t, 8, device.Model{Latency: time.Millisecond, Rule: stall}, runtime.Options{NoSpeculation: true, Depth: 1 << 3})
 		defer m.Close()
 		s := m.NewSession()
-		use, err := s.Use(t.Context(), 0, choose(3, 4))
+		use, err := s.Use(t.Context(), 0, choose(3, 9)) // no neighbours, which are read together
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,7 +245,7 @@ func TestReadErrorReachesItsExpertOnly(t *testing.T) {
 		}
 		m := open(t, 8, device.Model{Rule: broken}, runtime.Options{NoSpeculation: true})
 		defer m.Close()
-		use, err := m.NewSession().Use(t.Context(), 0, choose(2, 3))
+		use, err := m.NewSession().Use(t.Context(), 0, choose(3, 9))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +274,7 @@ func TestReadErrorReachesItsExpertOnly(t *testing.T) {
 func TestEndOfContextEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := open(t, 8, device.Model{Latency: time.Hour}, runtime.Options{})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		s := m.NewSession()
 		use, err := s.Use(ctx, 0, choose(2, 3))
@@ -285,8 +285,8 @@ func TestEndOfContextEndsTheWait(t *testing.T) {
 		if err := use.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the context's end", err)
 		}
-		if waited := time.Since(began); waited != time.Minute {
-			t.Errorf("waited %v, want 1m", waited)
+		if waited := time.Since(began); waited != 10*time.Second {
+			t.Errorf("waited %v, want 10s", waited)
 		}
 		use.Release()
 		if _, err := s.Use(ctx, 1, choose(2, 3)); !errors.Is(err, context.DeadlineExceeded) {

@@ -14,7 +14,7 @@ import (
 // TestTokensEqual is the top test: three prompts of different domains, 64
 // tokens greedy, give the same tokens and the same logits, bit for bit, with all
 // experts resident, at a quarter, at the smallest possible budget, from one lane,
-// from three, from the checkpoint in place, with and without forecast, speculation
+// from three with copies, from the checkpoint in place, by io_uring (the default) and pread, at fixed addresses, with and without forecast, speculation
 // and look-ahead.
 func TestTokensEqual(t *testing.T) {
 	path := q8Model(t)
@@ -22,8 +22,8 @@ func TestTokensEqual(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := buildStore(t, path, 1)
-	three := buildStore(t, path, 3)
+	one := buildStore(t, path, 1, 0)
+	three := buildStore(t, path, 3, 4<<20)
 	arms := []struct {
 		name, path string
 		share      float64 // of all experts; 0: the floor
@@ -35,17 +35,12 @@ func TestTokensEqual(t *testing.T) {
 		{"one lane, a quarter, LRU", one, 0.25, runtime.Options{Keep: runtime.KeepLRU}, true},
 		{"one lane, a quarter, no speculation", one, 0.25, runtime.Options{NoSpeculation: true}, true},
 		{"one lane, a quarter, look-ahead", one, 0.25, runtime.Options{LookaheadLayers: 3}, true},
-		{"three lanes, a quarter", three, 0.25, runtime.Options{}, true},
+		{"three lanes, copies, a quarter", three, 0.25, runtime.Options{}, true},
 		{"three lanes, floor, buffered", three, 0, runtime.Options{Buffered: true}, false},
+		{"one lane, floor, pread", one, 0, runtime.Options{Engine: layout.PreadEngine}, false},
+		{"one lane, a quarter, fixed addresses", one, 0.25, runtime.Options{Placement: runtime.PlacementFixed}, true},
 		{"in place, a quarter", path, 0.25, runtime.Options{}, true},
 		{"in place, floor", path, 0, runtime.Options{}, true},
-	}
-	if ring, err := layout.OpenRing(layout.RingOptions{}); err == nil {
-		defer ring.Close()
-		arms[0].options.FS = ring
-		arms[0].name += ", io_uring"
-	} else {
-		t.Logf("no io_uring here (%v): pread instead", err)
 	}
 	prompts, steps := q8Reference(t)[:3], 64
 	if underRace || testing.Short() {
@@ -78,8 +73,9 @@ func TestTokensEqual(t *testing.T) {
 	}
 }
 
-// buildStore lays the checkpoint out over some lanes, each in a folder of its own.
-func buildStore(t *testing.T, path string, lanes int) string {
+// buildStore lays the checkpoint out over some lanes, each in a folder of its own,
+// with second copies of records up to so many bytes.
+func buildStore(t *testing.T, path string, lanes int, copies int64) string {
 	t.Helper()
 	fsys := layout.OS()
 	cp, err := checkpoint.Read(fsys, path)
@@ -88,13 +84,13 @@ func buildStore(t *testing.T, path string, lanes int) string {
 	}
 	var specs []layout.LaneSpec
 	for i := range lanes {
-		spec := layout.LaneSpec{Weight: float64(i + 1)}
+		spec := layout.LaneSpec{Weight: float64(i + 2)} // so that each gets some of these small records
 		if i > 0 {
 			spec.Path = filepath.Join(t.TempDir(), "lane-"+strconv.Itoa(i)+".bin")
 		}
 		specs = append(specs, spec)
 	}
-	plan, err := layout.PlanStore(cp, layout.PlanOptions{Lanes: specs})
+	plan, err := layout.PlanStore(cp, layout.PlanOptions{Lanes: specs, Copies: layout.CopiesOptions{Bytes: copies}})
 	if err != nil {
 		t.Fatal(err)
 	}

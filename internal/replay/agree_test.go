@@ -44,7 +44,7 @@ func onDevice(t *testing.T, tr *trace.Trace, run string, o sim.Options) (stall, 
 			t.Fatal(err)
 		}
 		capacity := int64(math.Round(o.CacheShare * float64(shape.Count())))
-		ro.BudgetBytes, ro.Workers = capacity*recordBytes, 2
+		ro.BudgetBytes, ro.FixedBudget, ro.Depth = capacity*recordBytes, true, 2
 		rt, err := runtime.New(records, ro)
 		if err != nil {
 			t.Fatal(err)

@@ -66,7 +66,9 @@ func (b *Bench) start(source *notedSource, c Cell) (*runtime.Runtime, *passes.Sc
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	o.BudgetBytes, o.Workers = c.BudgetBytes, b.Workers
+	// Arms that are compared must not follow the system's pressure.
+	o.BudgetBytes, o.FixedBudget = c.BudgetBytes, true
+	o.Depth, o.Block = b.Workers, b.Block
 	rt, err := runtime.New(source, o)
 	if err != nil {
 		return nil, nil, nil, err

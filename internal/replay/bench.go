@@ -37,6 +37,7 @@ type Bench struct {
 	Layer     time.Duration // compute of a layer
 	Attention float64       // 0 means 0.5
 	Workers   int           // 0 means the prefetcher's default
+	Block     int64         // bytes of one read at most; 0 means the prefetcher's default
 	Rounds    int           // 1 or more
 
 	// Exe and Args start a process that calls mmaparm.Serve, for Mmap.
