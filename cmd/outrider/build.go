@@ -12,13 +12,16 @@ import (
 
 	"outrider/layout"
 	"outrider/layout/checkpoint"
-	"outrider/trace"
+	"outrider/layout/drive"
 )
 
 type buildCmd struct {
 	Checkpoint        string     `arg:"" help:"A GGUF file, or any shard of a split one. It stays as it is."`
 	Out               string     `required:"" help:"Folder of the store. It must not exist." placeholder:"DIR"`
-	Lane              []laneFlag `help:"A file of the store, or a folder for one, on a device of its own; a weight says how much of the store it gets beside the other lanes. Once for each lane; none means one lane in DIR." placeholder:"PATH[:WEIGHT]" sep:"none"`
+	Lane              []laneFlag `help:"A file of the store, or a folder for one, on a device of its own; a weight says how much of the store it gets beside the other lanes. Once for each lane; none means one lane in DIR. Several without any weight are weighed by a short measurement." placeholder:"PATH[:WEIGHT]" sep:"none"`
+	Probe             []string   `help:"Weigh the lanes by what \"outrider probe --save\" saved of their folders or devices, instead of measuring. Once for each file." placeholder:"FILE" sep:"none"`
+	EqualLanes        bool       `help:"Weigh all lanes alike, without measuring."`
+	Copies            amount     `help:"Keep second copies of the hottest records on another lane, in so much space: a share of the experts' bytes such as 5%, or bytes such as 2GiB. Hot is what --trace uses often; without it copies spread evenly over the layers." placeholder:"SPACE"`
 	Trace             string     `help:"Put experts that this routing trace uses together beside each other." placeholder:"FILE"`
 	Align             int64      `help:"Alignment of records in bytes, a power of two from 512 to 2 MiB; 0 means the largest up to 4096 that pads at most 1 %." default:"0" placeholder:"N"`
 	DiscardUnfinished bool       `help:"Remove what a killed build of the same store left behind."`
@@ -45,28 +48,32 @@ type buildSummary struct {
 	Align          int64    `json:"align"`
 	Order          string   `json:"order"`
 	Lanes          []string `json:"lanes"`
-	LaneBytes      []int64  `json:"lane_bytes"`
-	Seconds        float64  `json:"seconds"`
-	BytesPerSecond float64  `json:"bytes_per_second"` // of the checkpoint's expert bytes
+	LaneBytes      []int64  `json:"lane_bytes"` // 0: it gets nothing, it is too slow beside the others
+	// LaneWeights and where they come from: "given", "equal", "measured" or
+	// "profiles"; empty with one lane.
+	LaneWeights []float64 `json:"lane_weights"`
+	WeightsFrom string    `json:"weights_from,omitempty"`
+	// Copies are none unless asked for. Their heat comes from the "trace", or is "even".
+	CopiedRecords int     `json:"copied_records"`
+	CopyBytes     int64   `json:"copy_bytes"` // with padding and index
+	CopyHeat      string  `json:"copy_heat,omitempty"`
+	LaneCopyBytes []int64 `json:"lane_copy_bytes"` // beside each lane
+
+	Seconds        float64 `json:"seconds"`
+	BytesPerSecond float64 `json:"bytes_per_second"` // of the checkpoint's expert bytes
 }
 
 // Run builds a store.
 func (c *buildCmd) Run(ctx context.Context, a *app) error {
+	if err := c.checkLanes(); err != nil {
+		return err
+	}
 	fsys := layout.OS()
 	cp, err := checkpoint.Read(fsys, c.Checkpoint)
 	if err != nil {
 		return err
 	}
-	options := layout.PlanOptions{Align: c.Align}
-	if options.Lanes, err = c.lanes(fsys); err != nil {
-		return err
-	}
-	if c.Trace != "" {
-		if options.Order, err = traceOrder(ctx, a, c.Trace, cp.Shape); err != nil {
-			return err
-		}
-	}
-	plan, err := layout.PlanStore(cp, options)
+	plan, weights, err := c.plan(ctx, a, fsys, &cp)
 	if err != nil {
 		return err
 	}
@@ -86,31 +93,33 @@ func (c *buildCmd) Run(ctx context.Context, a *app) error {
 	}
 	bar.finish()
 	s := c.summary(&cp, plan, report, a.now().Sub(began))
+	s.WeightsFrom = weights
 	return a.print(s, s.writeTo)
 }
 
-// lanes turns flags into lanes: a folder gets a file named after the store.
-func (c *buildCmd) lanes(fsys layout.FS) ([]layout.LaneSpec, error) {
-	var specs []layout.LaneSpec
-	for i, flag := range c.Lane {
-		path := flag.path
-		if filepath.Base(path) != path {
-			abs, err := filepath.Abs(path)
-			if err != nil {
-				return nil, err
-			}
-			path = abs
-		}
-		if info, err := fsys.Stat(path); err == nil && info.IsDir() {
-			abs, err := filepath.Abs(path)
-			if err != nil {
-				return nil, err
-			}
-			path = filepath.Join(abs, fmt.Sprintf("%s.lane-%d.bin", filepath.Base(filepath.Clean(c.Out)), i))
-		}
-		specs = append(specs, layout.LaneSpec{Path: path, Weight: flag.weight})
+// plan works out the store. It also returns where the lanes' weights come from.
+func (c *buildCmd) plan(ctx context.Context, a *app, fsys layout.WriteFS, cp *layout.Checkpoint) (*layout.Plan, string, error) {
+	options := layout.PlanOptions{Align: c.Align}
+	if c.Copies != (amount{}) {
+		options.Copies.Bytes = c.Copies.of(expertBytes(cp))
 	}
-	return specs, nil
+	var err error
+	if options.Lanes, err = c.lanes(fsys); err != nil {
+		return nil, "", err
+	}
+	if c.Trace != "" {
+		history, err := readHistory(ctx, a, c.Trace, cp.Shape)
+		if err != nil {
+			return nil, "", err
+		}
+		options.Order, options.Copies.Heat = togetherness(history), heat(history)
+	}
+	weights, err := c.weigh(ctx, a, fsys, options.Lanes, drive.Probe)
+	if err != nil {
+		return nil, "", err
+	}
+	plan, err := layout.PlanStore(*cp, options)
+	return plan, weights, err
 }
 
 // announce states size and free space before anything is written.
@@ -118,23 +127,34 @@ func (c *buildCmd) announce(a *app, fsys layout.WriteFS, plan *layout.Plan) erro
 	a.say("%s: %d layers x %d experts, %s and %s of padding",
 		c.Out, plan.Shape.Layers, plan.Shape.Experts, sizeText(plan.DataBytes), bytesText(plan.PaddingBytes))
 	for _, lane := range plan.Lanes {
-		path := lane.Path
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(c.Out, path)
+		if err := c.announceFile(a, fsys, lane.Path, lane.Size); err != nil {
+			return err
 		}
-		folder := filepath.Dir(filepath.Clean(c.Out))
-		if filepath.IsAbs(lane.Path) {
-			folder = filepath.Dir(lane.Path)
+		if lane.Size == 0 {
+			a.say("%s: gets nothing: a piece or record there would take longer than all of it on the fastest lane, or there are fewer records than lanes", lane.Path)
 		}
-		free, err := fsys.Free(folder)
-		switch {
-		case err == nil:
-			a.say("%s: needs %s, %s has %s free", path, bytesText(lane.Size), folder, bytesText(free))
-		case errors.Is(err, fs.ErrNotExist):
-			return inputf("the folder %s, in which %s is to lie, does not exist: make it first", folder, path)
-		default:
-			a.say("%s: needs %s", path, bytesText(lane.Size)) // Build looks again and has the last word
+		if lane.CopySize > 0 {
+			if err := c.announceFile(a, fsys, lane.Path+".copies", lane.CopySize); err != nil {
+				return err
+			}
 		}
+	}
+	return nil
+}
+
+func (c *buildCmd) announceFile(a *app, fsys layout.WriteFS, name string, size int64) error {
+	path, folder := name, c.laneFolder(name)
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(c.Out, path)
+	}
+	free, err := fsys.Free(folder)
+	switch {
+	case err == nil:
+		a.say("%s: needs %s, %s has %s free", path, bytesText(size), folder, bytesText(free))
+	case errors.Is(err, fs.ErrNotExist):
+		return noFolder(folder, path)
+	default:
+		a.say("%s: needs %s", path, bytesText(size)) // Build looks again and has the last word
 	}
 	return nil
 }
@@ -145,6 +165,7 @@ func (c *buildCmd) summary(cp *layout.Checkpoint, plan *layout.Plan, report *lay
 		BytesIn: expertBytes(cp), BytesOut: report.DataBytes, PaddingBytes: report.PaddingBytes,
 		PaddingPercent: percent(report.PaddingBytes, report.DataBytes), IndexBytes: report.IndexBytes,
 		RouterBytes: report.RouterBytes, NoRouters: cp.NoRouters, Align: plan.Align, Order: "index", Seconds: took.Seconds(),
+		CopiedRecords: report.CopiedRecords, CopyBytes: report.CopyBytes,
 	}
 	if plan.Ordered {
 		s.Order = "co-activation"
@@ -152,6 +173,14 @@ func (c *buildCmd) summary(cp *layout.Checkpoint, plan *layout.Plan, report *lay
 	for _, lane := range plan.Lanes {
 		s.Lanes = append(s.Lanes, lane.Path)
 		s.LaneBytes = append(s.LaneBytes, lane.Size)
+		s.LaneWeights = append(s.LaneWeights, lane.Weight)
+		s.LaneCopyBytes = append(s.LaneCopyBytes, lane.CopySize)
+	}
+	if s.CopiedRecords > 0 {
+		s.CopyHeat = "even"
+		if c.Trace != "" {
+			s.CopyHeat = "trace"
+		}
 	}
 	if took > 0 {
 		s.BytesPerSecond = float64(s.BytesIn) / took.Seconds()
@@ -186,9 +215,38 @@ func (s *buildSummary) writeTo(w io.Writer) {
 	f.add("index", "%d bytes", s.IndexBytes)
 	f.add("routers", "%s", routersText(s.RouterBytes, s.NoRouters))
 	f.add("order", "%s", s.Order)
-	f.add("lanes", "%s", strings.Join(s.Lanes, ", "))
+	f.add("lanes", "%s", s.lanesText())
+	f.add("copies", "%s", s.copiesText())
 	f.add("took", "%.2f s, %s/s", s.Seconds, bytesText(int64(s.BytesPerSecond)))
 	f.writeTo(w)
+}
+
+// lanesText names the lanes, with their shares if there are several.
+func (s *buildSummary) lanesText() string {
+	if len(s.Lanes) < 2 {
+		return strings.Join(s.Lanes, ", ")
+	}
+	var lanes []string
+	for i, lane := range s.Lanes {
+		share := "nothing"
+		if s.LaneBytes[i] > 0 {
+			share = fmt.Sprintf("%.1f %%", percent(s.LaneBytes[i], s.BytesOut+s.PaddingBytes))
+		}
+		lanes = append(lanes, fmt.Sprintf("%s (%s)", lane, share))
+	}
+	return fmt.Sprintf("%s; weights %s", strings.Join(lanes, ", "), s.WeightsFrom)
+}
+
+// copiesText is a line on the second copies, empty without any.
+func (s *buildSummary) copiesText() string {
+	if s.CopiedRecords == 0 {
+		return ""
+	}
+	which := "the hottest of the trace"
+	if s.CopyHeat == "even" {
+		which = "spread evenly over the layers: give --trace to copy the hottest"
+	}
+	return fmt.Sprintf("%d of %d records on a second lane, %s, %s", s.CopiedRecords, s.Experts, sizeText(s.CopyBytes), which)
 }
 
 // routersText is a line on the file of router matrices.
@@ -200,46 +258,6 @@ func routersText(size int64, missing string) string {
 		return "none, so no look-ahead: " + missing
 	}
 	return "none, so no look-ahead"
-}
-
-// traceOrder lines up each layer's experts by how often a trace used them together.
-func traceOrder(ctx context.Context, a *app, path string, shape layout.Shape) ([][]int32, error) {
-	in, err := recording{}.open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close() // nothing was written
-	if err := in.NoOrder(); err != nil {
-		return nil, err
-	}
-	if got := in.Header().Shape; !got.SameSize(shape) {
-		return nil, inputf("the trace %s is of another model: it has %s, the checkpoint has %s", path, shapeText(got), shapeText(shape))
-	}
-	history, err := trace.NewHistory(shape)
-	if err != nil {
-		return nil, err
-	}
-	stream := a.watch(ctx, in)
-	var activation trace.Activation
-	for {
-		err := stream.Next(&activation)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = history.Add(&activation)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	order := make([][]int32, shape.Layers)
-	for l := range order {
-		order[l] = layout.CoactivationOrder(shape.Experts, func(x, y int) uint64 {
-			return history.Coactivation(l, int32(x), int32(y))
-		})
-	}
-	return order, ctx.Err()
 }
 
 func shapeText(s layout.Shape) string {

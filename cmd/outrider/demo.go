@@ -180,9 +180,9 @@ func (c *demoCmd) arms(store string) ([]*arm, error) {
 	total := m.slotBytes()
 	budget := c.Budget.of(total)
 	return []*arm{
-		{name: "resident", options: runtime.Options{BudgetBytes: total}, preload: true},
-		{name: "demand", options: runtime.Options{BudgetBytes: budget, Keep: runtime.KeepLRU}},
-		{name: "outrider", options: runtime.Options{BudgetBytes: budget}, lookahead: c.Lookahead},
+		{name: "resident", options: runtime.Options{BudgetBytes: total, FixedBudget: true}, preload: true},
+		{name: "demand", options: runtime.Options{BudgetBytes: budget, FixedBudget: true, Keep: runtime.KeepLRU}},
+		{name: "outrider", options: runtime.Options{BudgetBytes: budget, FixedBudget: true}, lookahead: c.Lookahead},
 	}, m.Source.Close()
 }
 

@@ -129,7 +129,7 @@ func message(ctx context.Context, err error) string {
 // packages are ours, whose names stand before their errors.
 var packages = []string{
 	"layout", "gguf", "safetensors", "checkpoint", "trace", "importer", "torchfile", "synth", "router", "learned", "train", "experts", "prefetcher", "runtime",
-	"dequant", "dummystore", "evaluate", "lookeval", "mmaparm", "pagecache", "passes", "plots", "rawread", "refmodel", "replay", "runs", "sim", "tinymoe",
+	"dequant", "drive", "dummystore", "evaluate", "iobench", "lookeval", "mmaparm", "pagecache", "passes", "plots", "rawread", "refmodel", "replay", "runs", "sim", "tinymoe",
 }
 
 // packageName is the name that a text begins with, and its colon.

@@ -39,6 +39,7 @@ type inspection struct {
 	PaddingBytes int64             `json:"padding_bytes,omitempty"`
 	Order        string            `json:"order,omitempty"`
 	Routers      *inspectedRouters `json:"routers,omitempty"`
+	Copies       *inspectedCopies  `json:"copies,omitempty"`
 	Lanes        []inspectedLane   `json:"lanes"`
 	Format       string            `json:"checkpoint_format"`
 	Checkpoint   []inspectedFile   `json:"checkpoint_files,omitempty"`
@@ -60,6 +61,8 @@ type inspectedLane struct {
 	// DirectAlign is what direct reads of the lane need, in bytes.
 	DirectAlign int    `json:"direct_align,omitempty"`
 	Fallback    string `json:"fallback,omitempty"` // why reads are buffered
+	// Copies are the second copies that lie beside the lane.
+	Copies *inspectedLane `json:"copies,omitempty"`
 }
 
 type inspectedFile struct {
@@ -89,24 +92,33 @@ func inspect(m *model) *inspection {
 	r.Routers = inspectRouters(m.Source)
 	r.addRecords(m.Source)
 	for i, lane := range m.Source.Lanes() {
-		direct := lane.File.Direct()
-		l := inspectedLane{
-			Path: lane.Path, Size: lane.File.Size(), Direct: direct != layout.Alignment{},
-			DirectAlign: max(direct.Memory, direct.Offset), Fallback: layout.FallbackReason(lane.File),
-		}
+		l := inspectFile(lane.Path, lane.File)
 		if m.Store != nil {
 			l.Weight = m.Store.Manifest().Lanes[i].Weight
+		}
+		if lane.Copies != nil {
+			copies := inspectFile(lane.CopiesPath, lane.Copies)
+			l.Copies = &copies
 		}
 		r.Lanes = append(r.Lanes, l)
 	}
 	if m.Store != nil {
 		manifest := m.Store.Manifest()
 		r.Kind, r.ID, r.Align, r.PaddingBytes, r.Order = "store", manifest.ID, manifest.Align, manifest.PaddingBytes, manifest.Order
+		r.Copies = inspectCopies(m.Store)
 		for _, f := range m.Files {
 			r.Checkpoint = append(r.Checkpoint, inspectedFile{Path: f.Path, Size: f.Size})
 		}
 	}
 	return r
+}
+
+func inspectFile(path string, f layout.File) inspectedLane {
+	direct := f.Direct()
+	return inspectedLane{
+		Path: path, Size: f.Size(), Direct: layout.IsDirect(f),
+		DirectAlign: max(direct.Memory, direct.Offset), Fallback: layout.FallbackReason(f),
+	}
 }
 
 // addRecords groups neighbouring layers whose experts have the same make.
@@ -143,6 +155,9 @@ func (r *inspection) writeTo(w io.Writer) {
 	if r.Kind == "store" {
 		f.add("alignment", "%d bytes, padding %.2f %%", r.Align, percent(r.PaddingBytes, r.ExpertBytes))
 		f.add("order", "%s", map[string]string{"index": "by index", "given": "by co-activation or as the builder was told"}[r.Order])
+	}
+	if r.Copies != nil {
+		f.add("copies", "%s", r.Copies.text())
 	}
 	f.writeTo(w)
 	fmt.Fprintln(w)
@@ -183,6 +198,9 @@ func (r *inspection) writeLanes(w io.Writer) {
 			cells = append(cells, fmt.Sprint(l.Weight))
 		}
 		g.add(append(cells, l.reads())...)
+		if l.Copies != nil {
+			g.add(l.Copies.Path, fmt.Sprint(l.Copies.Size), "-", l.Copies.reads())
+		}
 	}
 	g.writeTo(w)
 }

@@ -16,7 +16,7 @@ func TestBuildOnLanesWithTrace(t *testing.T) {
 	}
 	dir := filepath.Join(folder, "s.outrider")
 	built := decode[buildSummary](t, "layout", "build", modelFile, "--out", dir, "--trace", tinyTrace,
-		"--lane", "fast.bin:3", "--lane", other)
+		"--lane", "fast.bin:2", "--lane", other+":1", "--copies", "10%")
 	wantLanes := []string{"fast.bin", filepath.Join(other, "s.outrider.lane-1.bin")}
 	if strings.Join(built.Lanes, "|") != strings.Join(wantLanes, "|") {
 		t.Errorf("lanes: got %v, want %v", built.Lanes, wantLanes)
@@ -24,8 +24,8 @@ func TestBuildOnLanesWithTrace(t *testing.T) {
 	if built.BytesIn != built.BytesOut || built.BytesIn != 256*52224 {
 		t.Errorf("bytes: got %d in and %d out, want %d both", built.BytesIn, built.BytesOut, 256*52224)
 	}
-	if got := float64(built.LaneBytes[0]) / float64(built.LaneBytes[1]); got < 2.9 || got > 3.1 {
-		t.Errorf("lane bytes: got %v, want 3 to 1", built.LaneBytes)
+	if got := float64(built.LaneBytes[0]) / float64(built.LaneBytes[1]); got < 1.9 || got > 2.1 || built.WeightsFrom != "given" {
+		t.Errorf("lane bytes: got %v by weights %s, want 2 to 1 as given", built.LaneBytes, built.WeightsFrom)
 	}
 	if file, err := os.Stat(filepath.Join(dir, "router.safetensors")); err != nil || built.RouterBytes != file.Size() || built.NoRouters != "" {
 		t.Errorf("routers: got %d bytes (%q), the file is %v, %v", built.RouterBytes, built.NoRouters, file, err)

@@ -51,6 +51,8 @@ type cli struct {
 	Train    trainCmd    `cmd:"" help:"Train a forecast on traces, to stand on the online one."`
 	Simulate simulateCmd `cmd:"" help:"Replay a trace against caches and forecasts in virtual time."`
 	Replay   replayCmd   `cmd:"" help:"Replay a trace with real reads from a store."`
+	Probe    probeCmd    `cmd:"" help:"Measure a drive and find the settings for it."`
+	Bench    benchCmd    `cmd:"" help:"Measure what the runtime delivers of what the drive gives."`
 	Demo     demoCmd     `cmd:"" help:"Show the whole flow with the model inside this program."`
 
 	MmapServe mmapServeCmd `cmd:"" hidden:""`

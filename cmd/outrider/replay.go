@@ -27,11 +27,10 @@ type replayCmd struct {
 	MaxTokens int           `help:"Replay this many tokens; 0 means all (${default})." default:"200" placeholder:"N"`
 	Batch     int           `help:"Sequences that run in one pass." default:"1" placeholder:"B"`
 	Chunk     int           `help:"Prompt tokens of a sequence in one pass, where the trace tells prefill from decode." default:"1" placeholder:"T"`
-	Workers   int           `help:"Reads at once; 0 takes the runtime's default." default:"0" placeholder:"N"`
-	Buffered  bool          `help:"Read through the page cache instead of around it."`
 	Record    amount        `help:"Size of an expert in the store that is made if STORE is left out (${default})." default:"256KiB" placeholder:"BYTES"`
 	Dir       string        `help:"Where that store is made; default: the system's folder for temporary files." placeholder:"DIR"`
 	Plot      string        `help:"Also draw stall and hits against budget: .svg or .png." placeholder:"FILE"`
+	readFlags
 	recording
 }
 
@@ -60,7 +59,12 @@ func (c *replayCmd) Run(ctx context.Context, a *app) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 		store = made
 	}
-	b, r, err := c.bench(store, t)
+	fsys, files, err := c.files()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, files.Close()) }()
+	b, r, err := c.bench(fsys, store, t)
 	if err != nil {
 		return err
 	}
@@ -84,8 +88,8 @@ func (c *replayCmd) Run(ctx context.Context, a *app) (err error) {
 // check is what can be told of the arguments alone.
 func (c *replayCmd) check() error {
 	switch {
-	case c.MaxTokens < 0 || c.Rounds < 1 || c.Batch < 1 || c.Chunk < 1 || c.Workers < 0:
-		return usagef("--max-tokens, --rounds, --batch, --chunk and --workers are %d, %d, %d, %d and %d, want 0, 1, 1, 1, 0 or more", c.MaxTokens, c.Rounds, c.Batch, c.Chunk, c.Workers)
+	case c.MaxTokens < 0 || c.Rounds < 1 || c.Batch < 1 || c.Chunk < 1:
+		return usagef("--max-tokens, --rounds, --batch and --chunk are %d, %d, %d and %d, want 0, 1, 1, 1 or more", c.MaxTokens, c.Rounds, c.Batch, c.Chunk)
 	case c.Compute <= 0 || !(c.Attention > 0 && c.Attention <= 1):
 		return usagef("--compute is %v and --attention %v, want more than 0, and more than 0 to 1", c.Compute, c.Attention)
 	case c.Record.bytes <= 0:
@@ -95,6 +99,9 @@ func (c *replayCmd) check() error {
 		if err := replay.Known(run); err != nil {
 			return usagef("--runs: %v, mmap", err)
 		}
+	}
+	if err := c.readFlags.check(); err != nil {
+		return err
 	}
 	return checkPlot(c.Plot)
 }
@@ -126,12 +133,8 @@ func (c *replayCmd) makeStore(ctx context.Context, a *app, shape layout.Shape) (
 
 // bench opens the store once to see that it fits the trace, and describes what
 // will be compared.
-func (c *replayCmd) bench(store string, t *trace.Trace) (*replay.Bench, *replayed, error) {
-	mode := layout.Direct
-	if c.Buffered {
-		mode = layout.Buffered
-	}
-	m, err := openModel(layout.OS(), store, mode)
+func (c *replayCmd) bench(fsys layout.FS, store string, t *trace.Trace) (*replay.Bench, *replayed, error) {
+	m, err := openModel(fsys, store, c.mode())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -147,22 +150,28 @@ func (c *replayCmd) bench(store string, t *trace.Trace) (*replay.Bench, *replaye
 	b := &replay.Bench{
 		Trace: t, Passes: passes.Options{MaxTokens: c.MaxTokens, Batch: c.Batch, Chunk: c.Chunk},
 		Open: func() (layout.Source, error) {
-			m, err := openModel(layout.OS(), store, mode)
+			m, err := openModel(fsys, store, c.mode())
 			if err != nil {
 				return nil, err
 			}
 			return m.Source, nil
 		},
-		Layer: c.Compute, Attention: c.Attention, Workers: c.Workers, Rounds: c.Rounds,
+		Layer: c.Compute, Attention: c.Attention, Rounds: c.Rounds,
 		Exe: exe, Args: []string{mmapServe},
 	}
-	for _, lane := range m.Source.Lanes() {
-		b.Files = append(b.Files, lane.Path)
+	if b.Workers, b.Block, err = c.settings(); err != nil {
+		return nil, nil, err
 	}
 	r := &replayed{
 		Trace: describeTrace([]string{c.Trace}, t),
 		Store: replayedStore{Path: store, Made: c.Store == "", AllBytes: m.slotBytes()},
 	}
+	var engines []string
+	for _, lane := range m.Source.Lanes() {
+		b.Files = append(b.Files, lane.Path)
+		engines = append(engines, layout.Engine(lane.File))
+	}
+	r.Store.Engine = enginesText(engines)
 	return b, r, nil
 }
 

@@ -32,6 +32,7 @@ type replayedStore struct {
 	AllBytes int64  `json:"all_bytes"` // of all experts in memory
 	Direct   bool   `json:"direct"`
 	Fallback string `json:"fallback,omitempty"`
+	Engine   string `json:"engine"` // that reads
 }
 
 // replayedCell is one arm: medians over its rounds. Of the simulation's fields,
@@ -137,11 +138,11 @@ func (r *replayed) writeTo(w io.Writer) {
 	var f fields
 	f.add("store", "%s%s", r.Store.Path, map[bool]string{true: " (made for this call, without weights)"}[r.Store.Made])
 	f.add("experts", "%s", sizeText(r.Store.AllBytes))
-	direct := directText(r.Store.Direct)
+	reads := r.Store.Engine
 	if r.Store.Fallback != "" {
-		direct += ": " + r.Store.Fallback
+		reads += ": " + r.Store.Fallback
 	}
-	f.add("reads", "%s", direct)
+	f.add("reads", "%s", reads)
 	cold := "no page of the store was in the page cache"
 	if !r.Cold {
 		cold = "not cold: " + r.ColdWhy

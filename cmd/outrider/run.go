@@ -26,6 +26,7 @@ type runCmd struct {
 	Forecast    string  `help:"Go on from the forecast saved in this file, if it is there, and save there in the end what was learned, also when interrupted." placeholder:"FILE"`
 	Lookahead   bool    `help:"While generating, apply the next layers' routers to what each router sees: better forecasts (on)." negatable:"" default:"true"`
 	TraceOut    string  `help:"Record the routing in this new file: binary, or JSON lines if it ends in .jsonl, either packed if it ends in .gz or .zst." placeholder:"FILE"`
+	readFlags
 }
 
 func (runCmd) Help() string {
@@ -46,6 +47,7 @@ type runSummary struct {
 	Stop         string  `json:"stop"`
 	Direct       bool    `json:"direct"`
 	Fallback     string  `json:"fallback,omitempty"`
+	Engine       string  `json:"engine"` // that reads
 	Prompt       costs   `json:"prompt"`
 	Decode       costs   `json:"decode"`
 
@@ -60,49 +62,68 @@ type lookedAhead struct {
 }
 
 // Run generates text.
-func (c *runCmd) Run(ctx context.Context, a *app) error {
+func (c *runCmd) Run(ctx context.Context, a *app) (err error) {
 	sampler, err := c.sampler()
 	if err != nil {
 		return err
 	}
-	fsys := layout.OS()
-	m, err := openModel(fsys, c.Model, layout.Direct)
+	fsys, files, err := c.files()
 	if err != nil {
 		return err
 	}
-	dense, err := c.loadDense(fsys, m)
-	if err != nil {
-		return errors.Join(err, m.Source.Close())
-	}
-	prompt := dense.Tokenizer.Encode(c.Prompt)
-	if limit := dense.Config.Context; len(prompt) > limit {
-		return errors.Join(inputf("prompt too long: it has %d tokens, the model's context is %d: shorten it", len(prompt), limit), m.Source.Close())
-	}
-	forecast, err := openForecast(c.Forecast, m.Source.Shape())
-	if err != nil {
-		return errors.Join(err, m.Source.Close())
-	}
-	total := m.slotBytes()
-	options := c.options(total)
-	options.Predictor = forecast.predictor
-	rt, err := runtime.New(m.Source, options)
+	defer func() { err = errors.Join(err, files.Close()) }()
+	m, err := openModel(fsys, c.Model, c.mode())
 	if err != nil {
 		return err
 	}
-	out, err := c.generate(ctx, a, dense, request{
-		runtime: rt, prompt: prompt, tokens: c.Tokens, sampler: sampler, onText: c.reader(a),
+	p, err := c.prepare(m)
+	if err != nil {
+		return errors.Join(err, m.Source.Close())
+	}
+	rt, err := runtime.New(m.Source, p.options)
+	if err != nil {
+		return err
+	}
+	out, err := c.generate(ctx, a, p.dense, request{
+		runtime: rt, prompt: p.prompt, tokens: c.Tokens, sampler: sampler, onText: c.reader(a),
 	})
 	stats := rt.Stats()
 	err = errors.Join(err, rt.Close())
 	if stats.Tokens > 0 { // also what was learned before a failure is worth keeping
-		err = errors.Join(err, forecast.save(ctx, a, rt.Predictor()))
+		err = errors.Join(err, p.forecast.save(ctx, a, rt.Predictor()))
 	}
 	if err != nil {
 		return err
 	}
-	s := c.summarise(m.Name, out, stats, total)
-	s.Forecast = forecast.summary
+	s := c.summarise(m.Name, out, stats, m.slotBytes())
+	s.Forecast = p.forecast.summary
 	return a.print(s, s.writeTo)
+}
+
+// prepared is what a run needs beside the model's experts.
+type prepared struct {
+	dense    *refmodel.Model
+	prompt   []int32
+	forecast *forecastFile
+	options  runtime.Options
+}
+
+func (c *runCmd) prepare(m *model) (p prepared, err error) {
+	if p.dense, err = c.loadDense(layout.OS(), m); err != nil {
+		return p, err
+	}
+	p.prompt = p.dense.Tokenizer.Encode(c.Prompt)
+	if limit := p.dense.Config.Context; len(p.prompt) > limit {
+		return p, inputf("prompt too long: it has %d tokens, the model's context is %d: shorten it", len(p.prompt), limit)
+	}
+	if p.forecast, err = openForecast(c.Forecast, m.Source.Shape()); err != nil {
+		return p, err
+	}
+	if p.options, err = c.options(m.slotBytes()); err != nil {
+		return p, err
+	}
+	p.options.Predictor = p.forecast.predictor
+	return p, nil
 }
 
 // summarise gathers the figures; total is what all experts take.
@@ -113,6 +134,7 @@ func (c *runCmd) summarise(model string, out generation, stats runtime.Stats, to
 		Prompt: out.prompt.figures(), Decode: out.decode.figures(),
 	}
 	s.Direct, s.Fallback = lanesRead(stats)
+	s.Engine = enginesText(enginesOf(stats))
 	if h := stats.Hints; h.Told+h.Lost > 0 {
 		s.Lookahead = &lookedAhead{Told: h.Told, Lost: h.Lost}
 	}
@@ -134,6 +156,9 @@ func (c *runCmd) reader(a *app) func(string) error {
 }
 
 func (c *runCmd) sampler() (refmodel.Sampler, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
 	switch {
 	case c.Tokens < 1:
 		return nil, usagef("-n is %d, want 1 token or more", c.Tokens)
@@ -161,7 +186,7 @@ func (c *runCmd) loadDense(fsys layout.FS, m *model) (*refmodel.Model, error) {
 	return refmodel.Load(fsys, path)
 }
 
-func (c *runCmd) options(total int64) runtime.Options {
+func (c *runCmd) options(total int64) (runtime.Options, error) {
 	o := runtime.Options{BudgetBytes: c.Budget.of(total)}
 	switch c.Policy {
 	case "keep":
@@ -169,7 +194,8 @@ func (c *runCmd) options(total int64) runtime.Options {
 	case "lru":
 		o.Keep = runtime.KeepLRU
 	}
-	return o
+	err := c.apply(&o)
+	return o, err
 }
 
 // generate runs the model, and records its routing if asked to.
@@ -205,7 +231,7 @@ func (s *runSummary) writeTo(w io.Writer) {
 	var f fields
 	f.add("model", "%s", s.Model)
 	f.add("budget", "%s, %.1f %% of all experts, policy %s", sizeText(s.BudgetBytes), 100*s.BudgetShare, s.Policy)
-	reads := directText(s.Direct)
+	reads := s.Engine
 	if s.Fallback != "" {
 		reads += ": " + s.Fallback
 	}

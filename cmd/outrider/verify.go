@@ -29,6 +29,7 @@ type verifySummary struct {
 	Experts        int              `json:"experts"` // records read
 	Bytes          int64            `json:"bytes"`
 	RouterBytes    int64            `json:"router_bytes"` // of the file of router matrices, 0 if there is none or it cannot be opened
+	CopyBytes      int64            `json:"copy_bytes"`   // of the second copies, 0 if there are none
 	Compared       bool             `json:"compared"`     // with a checkpoint
 	Found          int              `json:"found"`
 	Damages        []verifiedDamage `json:"damages"`
@@ -38,7 +39,7 @@ type verifySummary struct {
 }
 
 type verifiedDamage struct {
-	Layer      int32  `json:"layer"` // -1 with expert -1: between the records, or in the router matrices
+	Layer      int32  `json:"layer"` // -1 with expert -1: between the records, or in the router matrices or the files of copies
 	Expert     int32  `json:"expert"`
 	Projection string `json:"projection,omitempty"`
 	Lane       string `json:"lane"`
@@ -83,6 +84,7 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 
 func (s *verifySummary) fill(r *layout.VerifyReport) {
 	s.ID, s.OK, s.Experts, s.Bytes, s.RouterBytes, s.Compared, s.Found = r.ID, r.OK(), r.Records, r.Bytes, r.RouterBytes, r.Compared, r.Found
+	s.CopyBytes = r.CopyBytes
 	for _, d := range r.Damages {
 		s.Damages = append(s.Damages, verifiedDamage{
 			Layer: d.ID.Layer, Expert: d.ID.Index, Projection: d.Projection, Lane: d.Lane, Offset: d.Offset, Reason: d.Reason,
@@ -108,6 +110,9 @@ func (s *verifySummary) writeTo(w io.Writer) {
 	f.add("checked", "%s", compared)
 	if s.RouterBytes > 0 {
 		f.add("routers", "%d bytes, checked too", s.RouterBytes)
+	}
+	if s.CopyBytes > 0 {
+		f.add("copies", "%d bytes, checked too", s.CopyBytes)
 	}
 	result := "all right"
 	if !s.OK {

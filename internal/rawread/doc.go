@@ -4,7 +4,7 @@
 // away. There is no cache, no policy, no checksum and no slot. The runtime's
 // bytes per second are to be compared with this figure.
 //
-// Every worker has one buffer, aligned as the lanes demand and used again for
-// each read, so that memory stays at Workers × Block. Run joins its workers
-// before it returns.
+// Every worker has one buffer in huge pages, as the runtime's slots are, and uses
+// it again for each read, so that memory stays at Workers × Block. Run joins its
+// workers before it returns.
 package rawread

@@ -16,6 +16,8 @@ type Options struct {
 	// is only read.
 	Experts []layout.ExpertID
 
+	// Buffers are read into; they stay the caller's. nil makes some for the run.
+	Buffers *Buffers
 	Workers int   // reads at once, 1 to 1024; 0 means 8, as in prefetcher
 	Block   int64 // bytes of one read at most, 4 KiB to 64 MiB, a multiple of 4096; 0 means 1 MiB, as in prefetcher
 	// MaxBytes ends the run once that much has been asked of the drive, and
@@ -72,6 +74,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if a := alignment(o.Source); o.Block%a != 0 {
 		o.Block = (o.Block + a - 1) / a * a // a block must keep the lane's alignment
+	}
+	if o.Buffers != nil && !o.Buffers.fit(o.Workers, o.Block) {
+		return o, fmt.Errorf("rawread: the buffers given are too few or too small for %d workers with blocks of %d bytes", o.Workers, o.Block)
 	}
 	if o.Block*int64(o.Workers) > maxBuffers {
 		return o, fmt.Errorf("rawread: %d workers with blocks of %d bytes need more than %d bytes of buffers: take fewer or smaller ones",

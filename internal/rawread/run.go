@@ -7,7 +7,6 @@ import (
 	"io"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"outrider/layout"
 
@@ -26,11 +25,14 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	lanes := o.Source.Lanes()
 	report := Report{Direct: len(lanes) > 0}
 	for _, lane := range lanes {
-		report.Direct = report.Direct && lane.File.Direct() != layout.Alignment{}
+		report.Direct = report.Direct && layout.IsDirect(lane.File)
 	}
-	buffers := make([][]byte, o.Workers)
-	for i := range buffers {
-		buffers[i] = alignedBuffer(o.Block, alignment(o.Source))
+	buffers := o.Buffers
+	if buffers == nil {
+		if buffers, err = NewBuffers(o.Workers, o.Block); err != nil {
+			return Report{}, err
+		}
+		defer func() { _ = buffers.Close() }() // what it could say concerns no read
 	}
 	list := &extents{opt: o, lanes: len(lanes)}
 	start := time.Now()
@@ -39,7 +41,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	}
 	var count counts
 	group, groupCtx := errgroup.WithContext(ctx)
-	for _, buf := range buffers {
+	for _, buf := range buffers.list[:o.Workers] {
 		group.Go(func() error { return work(groupCtx, list, lanes, buf, &count) })
 	}
 	err = group.Wait()
@@ -81,11 +83,4 @@ func work(ctx context.Context, list *extents, lanes []layout.Lane, buf []byte, c
 		count.reads.Add(1)
 	}
 	return ctx.Err()
-}
-
-// alignedBuffer is n bytes at a multiple of align; Go's heap does not move.
-func alignedBuffer(n, align int64) []byte {
-	b := make([]byte, n+align)
-	skip := -int64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (align - 1)
-	return b[skip : skip+n : skip+n]
 }

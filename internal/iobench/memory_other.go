@@ -1,0 +1,6 @@
+//go:build !linux
+
+package iobench
+
+// inMemory is not known here.
+func inMemory(string) string { return "" }
