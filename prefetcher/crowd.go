@@ -8,6 +8,7 @@ package prefetcher
 // use.
 type crowd struct {
 	alone, beside average // time of demands, per byte
+	ideal         average // what the lanes' speed and latency make of it
 	limit         float64 // of requests
 	most          float64
 	news          bool // a demand was told of in this step
@@ -23,7 +24,7 @@ func (a *average) add(x float64) {
 
 const (
 	crowdWindow = 64 // demands that an average looks back
-	crowdEnough = 16 // demands of each kind before a verdict
+	crowdEnough = 16 // demands of a kind that say enough of it
 	crowdCost   = 1.06
 	crowdCut    = 0.6
 	crowdGrow   = 1.0 / 64 // requests a demand
@@ -32,19 +33,24 @@ const (
 
 func newCrowd(most int) crowd { return crowd{limit: float64(most), most: float64(most)} }
 
-// told notes how long a demand took per byte, and whether forecasts were being read
-// on its lanes when it began.
-func (c *crowd) told(beside bool, perByte float64) {
+// told notes how long a demand took per byte, whether forecasts were being read on its
+// lanes when it began, and how long it should have taken without.
+func (c *crowd) told(beside bool, perByte, ideal float64) {
 	c.news = true
+	c.ideal.add(ideal)
 	if !beside {
 		c.alone.add(perByte)
 		return
 	}
 	c.beside.add(perByte)
-	if c.alone.n < crowdEnough || c.beside.n < crowdEnough {
+	if c.beside.n < crowdEnough {
 		return
 	}
-	if c.beside.mean > crowdCost*c.alone.mean {
+	without := c.alone.mean
+	if c.alone.n < crowdEnough { // there is hardly a demand without forecasts beside
+		without = c.ideal.mean
+	}
+	if c.beside.mean > crowdCost*without {
 		c.limit = max(c.limit*crowdCut, 1)
 		c.beside = average{} // what comes is of another limit
 		return

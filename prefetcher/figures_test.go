@@ -353,12 +353,12 @@ func overloaded(t *testing.T, record int64, load bool) (took []time.Duration, s 
 		r.cache.Step()
 		r.p.Progress(int64(step))
 		layer := step % layers
-		r.use(layer, forecast[step][:4])
 		other := rng.IntN(64)
 		for r.cache.Resident(eid(layer, other)) || slices.Contains(forecast[step], other) {
 			other = rng.IntN(64)
 		}
 		took = append(took, r.use(layer, []int{other}))
+		r.use(layer, forecast[step][:4])
 		if load { // eight reads more a step, in which the drive does four
 			var list []Candidate
 			for d := 1; d <= ahead; d++ {

@@ -53,10 +53,15 @@ func (p *Prefetcher) landed(l *lane, o *op) {
 		failed = failed || err != nil
 	}
 	if !failed && !o.stuck {
-		l.rate.read(o.bytes, now.Sub(o.began), o.expected)
+		l.rate.read(o.bytes, now.Sub(o.began), o.expected, o.first)
 	}
 	if o.urgent { // maybe only since a promotion
 		p.mu.pace.lanes[l.index].end(now)
+		if len(l.flying) == l.width { // it was the last: who waited for it goes on
+			for range len(l.ahead) {
+				l.rouse()
+			}
+		}
 	} else {
 		l.width--
 	}
@@ -328,15 +333,24 @@ func (p *Prefetcher) readingLocked(f *flight, again func(*block) bool) {
 // besideLocked notes what a demand finds on its lanes, and tells the governor if
 // speculation has left it no worker.
 func (p *Prefetcher) besideLocked(f *flight) {
-	p.mu.demanding += f.place.Bytes
-	f.before, f.counted = p.mu.demanding, true
-	full := false
+	f.before = f.place.Bytes
+	for _, l := range p.lanes {
+		f.before += l.demanded()
+	}
+	full, speed, latency, seen := false, 0.0, 0.0, -1
 	for i := range f.blocks {
 		l := p.lanes[f.blocks[i].lane]
+		if l.index > seen { // blocks of the lanes alternate
+			seen = l.index
+			speed, latency = speed+l.rate.peak, max(latency, l.rate.latency)
+		}
 		if l.width > 0 {
 			f.beside = true
 			full = full || len(l.flying) >= l.depth
 		}
+	}
+	if speed > 0 {
+		f.ideal = latency + float64(f.before)/speed
 	}
 	if full {
 		p.mu.governor.DemandWait()

@@ -66,9 +66,9 @@ type flight struct {
 	hold        *orphan // who holds parts of it; nil: nobody did
 	lost        bool    // a worker may still look at it: not to be used again
 
-	counted bool  // it was begun for a demand
-	before  int64 // then: bytes of demands under way, its own included
-	beside  bool  // then: forecasts were being read on its lanes
+	before int64   // when begun for a demand: bytes of demands not read yet, its own included
+	beside bool    // then: forecasts were being read on its lanes
+	ideal  float64 // then: seconds that it should take without; 0: not known
 
 	place  layout.Placement
 	fill   experts.Fill

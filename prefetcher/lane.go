@@ -34,6 +34,19 @@ type lane struct {
 // backlog is how many bytes are before a new read.
 func (l *lane) backlog() int64 { return l.queued + l.moving }
 
+// demanded is how many bytes of demands it has not read yet.
+func (l *lane) demanded() (n int64) {
+	for _, b := range l.demand {
+		n += b.bytes
+	}
+	for _, o := range l.flying {
+		if o.urgent {
+			n += o.bytes
+		}
+	}
+	return n
+}
+
 // file is where a spot lies.
 func (l *lane) file(s spot) (layout.File, string) {
 	if s.copies {

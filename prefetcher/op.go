@@ -19,6 +19,7 @@ type op struct {
 	blocks   []*block
 	errs     []error // of the blocks, after the read
 	urgent   bool
+	first    bool // it found the lane idle
 	began    time.Time
 	expected time.Duration // 0: not known
 	due      time.Time     // when the watcher looks at it

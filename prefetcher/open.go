@@ -48,11 +48,12 @@ func (p *Prefetcher) expect(f *flight) float64 {
 }
 
 func (p *Prefetcher) endOpening(class Class) {
-	if class == Demand {
-		return
-	}
 	p.mu.Lock()
-	p.mu.opening--
+	if class == Demand {
+		p.mu.demandOpening--
+	} else {
+		p.mu.opening--
+	}
 	p.mu.Unlock()
 }
 

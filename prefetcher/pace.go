@@ -86,6 +86,8 @@ type pace struct {
 	all   span   // flights being read
 	done  int    // flights read since the last step
 
+	util float64 // share of the time that the source is busy, decayed
+
 	step   int64
 	stepAt time.Time
 	shares []float64
@@ -148,9 +150,13 @@ func (p *pace) advance(step int64, now time.Time) []float64 {
 	if first {
 		return nil
 	}
+	p.util += (min(busy.Seconds()/elapsed.Seconds(), 1) - p.util) * tempoGain
 	p.Step(elapsed.Seconds()/float64(steps), p.shares, busy.Seconds(), done)
 	return p.shares
 }
+
+// saturated reports whether the source hardly ever rests.
+func (p *pace) saturated() bool { return p.util > 0.9 }
 
 // ended notes that the read of one expert took so long.
 func (p *pace) ended(took time.Duration) {

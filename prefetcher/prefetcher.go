@@ -61,23 +61,23 @@ type Prefetcher struct {
 		fullEpoch uint64 // epoch in which the cache said that there is no room
 		fullBytes int64  // for slots of as many bytes or more; noLimit: it did not
 
-		opening int   // speculative flights being opened
-		flying  int   // requests being read
-		choices int64 // of lanes, for blocks that lie twice
-		looks   int64
+		opening       int   // speculative flights being opened
+		demandOpening int   // the same of demands
+		flying        int   // requests being read
+		choices       int64 // of lanes, for blocks that lie twice
+		looks         int64
 
 		watchAt     time.Time // when the watcher looks next; zero: when poked
 		allStuck    bool      // then: no worker of any lane could do anything
 		hedgedBytes int64
 
-		governor  *Governor
-		crowd     crowd
-		demanding int64 // bytes of demands under way
-		lapses    *Lapses
-		chores    []chore
-		pace      pace
-		step      int64
-		seen      experts.TableStats // what the governor was told of
+		governor *Governor
+		crowd    crowd
+		lapses   *Lapses
+		chores   []chore
+		pace     pace
+		step     int64
+		seen     experts.TableStats // what the governor was told of
 	}
 }
 

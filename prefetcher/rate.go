@@ -10,6 +10,9 @@ type rate struct {
 	// read.
 	bytes, seconds float64
 
+	peak    float64 // bytes a second at best, of late
+	latency float64 // seconds that a read takes beside its bytes, when it is quick
+
 	open  int // reads under way that count
 	since time.Time
 	late  float64 // the 95th percentile of read time over expected time
@@ -22,6 +25,11 @@ const (
 	// Bounds of late: the lower keeps jitter from being taken for a stall.
 	minLate, firstLate, maxLate = 1.2, 3, 32
 	maxFails                    = 8
+
+	peakDecay   = 1.0 / 4096 // a read
+	quickGain   = 1.0 / 8    // towards a quicker read
+	quickDecay  = 1.0 / 64   // away from it
+	leastSecond = 20e-6      // the least latency that is believed
 )
 
 func newRate(first float64) rate { return rate{first: first, late: firstLate} }
@@ -43,15 +51,42 @@ func (r *rate) leave(now time.Time) {
 	}
 }
 
-// read notes what a read brought after its leave, and how its time compares with
-// what was expected of it.
-func (r *rate) read(bytes int64, took, expected time.Duration) {
+// read notes what a read brought after its leave, how its time compares with what was
+// expected of it, and whether it found the lane idle.
+func (r *rate) read(bytes int64, took, expected time.Duration, idle bool) {
 	r.fails = 0
 	r.bytes = (r.bytes + float64(bytes)) * (1 - rateGain)
 	r.seconds *= 1 - rateGain
+	r.peak = max(r.peak*(1-peakDecay), r.bytesPerSecond())
+	if idle {
+		r.answered(bytes, took)
+	}
 	if expected > 0 {
 		r.compare(float64(took) / float64(expected))
 	}
+}
+
+// answered follows how quick the lane's answers are, by reads that had to wait for no
+// other.
+func (r *rate) answered(bytes int64, took time.Duration) {
+	if r.peak <= 0 {
+		return
+	}
+	beside := max(took.Seconds()-float64(bytes)/r.peak, leastSecond)
+	switch {
+	case r.latency == 0:
+		r.latency = beside
+	case beside < r.latency:
+		r.latency += (beside - r.latency) * quickGain
+	default:
+		r.latency += (beside - r.latency) * quickDecay
+	}
+}
+
+// bulky reports whether a read of so many bytes takes much longer for these than to
+// begin with, or is large by any measure.
+func (r *rate) bulky(bytes int64) bool {
+	return bytes >= smallBlock || float64(bytes) > 4*r.peak*r.latency
 }
 
 // compare moves the percentile: up where a read took longer, by as much more than

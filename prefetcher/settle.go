@@ -22,11 +22,8 @@ func (p *Prefetcher) endReading(f *flight) {
 	p.mu.pace.all.end(now)
 	took := now.Sub(f.began)
 	p.mu.pace.ended(took)
-	if f.counted {
-		p.mu.demanding -= f.place.Bytes
-		if f.err == nil && !f.again && !f.twinned && f.before > 0 {
-			p.mu.crowd.told(f.beside, float64(took)/float64(f.before))
-		}
+	if f.ideal > 0 && f.err == nil && !f.again && !f.twinned {
+		p.mu.crowd.told(f.beside, took.Seconds()/float64(f.before), f.ideal/float64(f.before))
 	}
 	p.mu.Unlock()
 }

@@ -124,6 +124,8 @@ func (p *Prefetcher) openingLocked(f *flight, class Class) job {
 	if class != Demand {
 		f.speculative = true
 		p.mu.opening++
+	} else {
+		p.mu.demandOpening++
 	}
 	return job{f: f, class: class}
 }
@@ -141,9 +143,15 @@ func (p *Prefetcher) roomAheadLocked() bool {
 	return room > 0
 }
 
-// widthLocked is how many speculative requests the lane may work on at once.
+// widthLocked is how many speculative requests the lane may work on at once. They are
+// bounded by what they cost demands only where the source never rests: else it is
+// best to have them done soon, and nothing would be gained by doing fewer at a time.
 func (p *Prefetcher) widthLocked(l *lane) int {
-	return min(max(p.mu.governor.Width(l.index), 1), l.mostAhead(), p.mu.crowd.width())
+	most := l.mostAhead()
+	if p.mu.pace.saturated() {
+		most = min(most, p.mu.crowd.width())
+	}
+	return min(max(p.mu.governor.Width(l.index), 1), most)
 }
 
 // mostAhead is how many of the lane's workers may read ahead at once: one is left
@@ -152,9 +160,14 @@ func (l *lane) mostAhead() int { return max(l.depth-1, 1) }
 
 // aheadBlockLocked begins a block of a speculative read under way. Once begun it
 // holds a slot, so it goes on, one block a lane, even when the governor would not
-// begin another.
+// begin another. While the lane reads for a demand, or is about to, large records
+// wait, up to Options.Patience: their bytes would slow the demand down. Small ones cost
+// a drive little but time to begin, which passes for both at once.
 func (p *Prefetcher) aheadBlockLocked(l *lane, o *op) bool {
 	if len(l.ahead) == 0 || l.width >= p.widthLocked(l) {
+		return false
+	}
+	if l.passed < p.opt.Patience && (len(l.flying) > l.width || p.mu.demandOpening > 0) && l.rate.bulky(l.ahead[0].f.place.Bytes) {
 		return false
 	}
 	l.passed = 0
@@ -183,7 +196,7 @@ func (p *Prefetcher) beginLocked(l *lane, o *op, b *block) {
 		}
 	}
 	if len(l.flying) == 0 {
-		l.ended = now
+		l.ended, o.first = now, true
 	}
 	l.flying = append(l.flying, o)
 	l.moving += o.bytes
@@ -193,6 +206,7 @@ func (p *Prefetcher) beginLocked(l *lane, o *op, b *block) {
 		p.mu.pace.lanes[l.index].begin(now)
 	} else {
 		l.width++
+		l.besideAll()
 		if len(l.ahead) == 0 {
 			p.wakeLocked(p.mu.queue.Len(Near) + p.mu.queue.Len(Far)) // the next may begin
 		}
@@ -200,16 +214,32 @@ func (p *Prefetcher) beginLocked(l *lane, o *op, b *block) {
 	p.watchLocked(o)
 }
 
+// besideAll notes at the demands that are being read that a forecast is read beside
+// them.
+func (l *lane) besideAll() {
+	for _, o := range l.flying {
+		if !o.urgent {
+			continue
+		}
+		for _, b := range o.blocks {
+			if b.doomed == nil {
+				b.f.beside = true
+			}
+		}
+	}
+}
+
 // gatherLocked adds to an op the waiting blocks that go on where it ends, of any
 // flight, as far as one request should go. It leaves demands to the lane's other free
-// workers, a flight each, and does so for speculation only where no demand is to be
-// expected.
+// workers, a flight each. Speculative requests stay small where they are in the way of
+// demands and the source never rests.
 func (p *Prefetcher) gatherLocked(l *lane, o *op) {
 	line, most, left := l.ahead, p.opt.Block, lookForNeighbours
-	if o.urgent {
+	switch {
+	case o.urgent:
 		line, most = l.demand, p.opt.Request
 		left = p.othersLocked(l, o.blocks[0].f) - l.free()
-	} else if p.mu.governor.free(l.index) < quietLane || !p.mu.crowd.open() {
+	case p.mu.pace.saturated() && !p.mu.crowd.open():
 		return
 	}
 	if len(line) > lookForNeighbours {
@@ -252,7 +282,4 @@ const (
 	smallBlock = 256 << 10
 	// lookForNeighbours bounds how far a line is searched.
 	lookForNeighbours = 64
-	// quietLane is the share of a lane's time that demands leave free from which
-	// on speculative reads are as large as they come.
-	quietLane = 0.9
 )

@@ -102,8 +102,11 @@ func TestSimulationAgreesWithRuntime(t *testing.T) {
 // edge of switching them off, and the runtime differs from itself by a fifth: goroutines
 // that are ready at the same instant run in any order.
 func tolerance(run string) float64 {
-	if run == "lru+spec" {
+	switch run {
+	case "lru+spec":
 		return 0.3
+	case "online+spec": // the runtime also reads neighbours together, and stops what is stale
+		return 0.08
 	}
 	return 0.05
 }
