@@ -35,7 +35,8 @@
 // # Format version 1
 //
 // A store is a folder with manifest.json, index.bin, the lanes that lie on its
-// device, and optionally router.safetensors, the router matrices.
+// device, and optionally router.safetensors, the router matrices, and copies.bin,
+// which says what of other lanes LANE.copies beside each lane holds a second time.
 // docs/store-format.md has the whole specification with an example. All numbers
 // are little-endian, all sums are CRC-32C (Castagnoli, as in iSCSI).
 //

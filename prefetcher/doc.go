@@ -49,8 +49,10 @@
 // line; a queued speculative read, if no demand is queued or parked and the Governor
 // has width left. So a demand waits for the request that a worker is at, and never for
 // the rest of a large speculative read, which is cut smaller than demands are. Lower
-// classes have a bounded wait: see Queue, and Options.Patience for blocks. How many
-// speculative requests a lane works on is bounded by what they cost demands (crowd).
+// classes have a bounded wait: see Queue, and Options.Patience for blocks. While a
+// lane reads for a demand, large reads ahead wait; else they go out in full, unless the
+// source never rests: then they are small, and bounded by what they cost demands
+// (crowd).
 //
 // # Lanes
 //

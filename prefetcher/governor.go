@@ -157,10 +157,6 @@ func (g *Governor) Width(lane int) int {
 	return max(1, int(math.Round(float64(g.opt.MaxWidth)*g.idle[lane]*g.scale)))
 }
 
-// free is how much of the lane's time demands leave to speculation, 0 to 1, less
-// where demands had to wait for it of late.
-func (g *Governor) free(lane int) float64 { return g.idle[lane] * g.scale }
-
 // Threshold is the least expected saving of a speculative read, for Admission.
 func (g *Governor) Threshold() float64 {
 	lack := (g.opt.Target - g.Usefulness()) / max(g.opt.Target-g.opt.OffBelow, 1e-9)

@@ -1,6 +1,6 @@
 // Command outrider turns mixture-of-experts checkpoints into stores, checks
-// them, runs a small reference model over them, replays routing traces, and
-// measures and trains forecasts on them.
+// them, runs a small reference model over them, replays routing traces, measures and
+// trains forecasts on them, and measures drives and what is read from them.
 //
 //	main.go           arguments in, exit status out
 //	app.go            where a command writes: text or one JSON object
@@ -11,6 +11,7 @@
 //	progress.go       a bar, or a line now and then, for what takes long
 //	measure.go        what a generation cost, from runtime.Stats
 //	model.go          opening a store or a checkpoint
+//	readflags.go      how weights are read: engine, depth, block
 //	recording.go      opening routing data of any form
 //	forecastfile.go   a forecast kept from one run to the next
 //	networkfile.go    a trained network, written and read back
