@@ -1,6 +1,7 @@
 package prefetcher
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -70,59 +71,53 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Source == nil || o.Cache == nil {
 		return o, fmt.Errorf("prefetcher: options need a source and a cache")
 	}
-	if o.Depth == 0 {
-		o.Depth = defaultDepth
-	}
-	if o.SilentAfter == 0 {
-		o.SilentAfter = defaultSilentAfter
-	}
-	if o.Request == 0 {
-		o.Request = max(o.Block, 0)
-	}
-	if o.Block == 0 {
-		o.Block = defaultBlock
-	}
-	if o.Request == 0 {
-		o.Request = defaultRequest
-	}
-	if o.Patience == 0 {
-		o.Patience = DefaultPatience
-	}
-	if o.Margin == 0 {
-		o.Margin = DefaultMargin
-	}
-	switch {
-	case o.Depth < 1 || o.Depth > maxDepth:
-		return o, fmt.Errorf("prefetcher: depth %d, want 1 to %d", o.Depth, maxDepth)
-	case o.Block < pageBytes || o.Block%pageBytes != 0:
-		return o, fmt.Errorf("prefetcher: blocks of %d bytes, want a multiple of %d", o.Block, pageBytes)
-	case o.SilentAfter < 0:
-		return o, fmt.Errorf("prefetcher: a lane is silent after %v, want more than 0", o.SilentAfter)
-	case o.Lanes != nil && len(o.Lanes) != len(o.Source.Lanes()):
-		return o, fmt.Errorf("prefetcher: options for %d lanes, the source has %d", len(o.Lanes), len(o.Source.Lanes()))
-	case o.Request < o.Block:
-		return o, fmt.Errorf("prefetcher: requests of %d bytes, want at least a block of %d", o.Request, o.Block)
-	case o.Patience < 1:
-		return o, fmt.Errorf("prefetcher: patience %d, want 1 or more", o.Patience)
-	case !(o.Margin >= 1):
-		return o, fmt.Errorf("prefetcher: margin %v, want 1 or more", o.Margin)
-	}
-	depth := 0
-	for i := range o.Source.Lanes() {
-		d := o.laneOptions(i).Depth
-		if d < 1 || d > maxDepth {
-			return o, fmt.Errorf("prefetcher: lane %d: depth %d, want 1 to %d, or 0 for that of all", i, d, maxDepth)
-		}
-		depth = max(depth, d)
+	o.Request = cmp.Or(o.Request, o.Block, defaultRequest)
+	o.Depth = cmp.Or(o.Depth, defaultDepth)
+	o.Block = cmp.Or(o.Block, defaultBlock)
+	o.SilentAfter = cmp.Or(o.SilentAfter, defaultSilentAfter)
+	o.Patience = cmp.Or(o.Patience, DefaultPatience)
+	o.Margin = cmp.Or(o.Margin, DefaultMargin)
+	depth, err := o.check()
+	if err != nil {
+		return o, err
 	}
 	if a := o.alignment(); o.Block%a != 0 {
 		o.Block = (o.Block + a - 1) / a * a
+		o.Request = max(o.Request, o.Block)
 	}
 	o.Governor.Lanes = len(o.Source.Lanes())
 	if o.Governor.MaxWidth == 0 {
 		o.Governor.MaxWidth = max(depth-1, 1)
 	}
 	return o, nil
+}
+
+// check reports the first option that has no meaning, and the largest depth of a lane.
+func (o Options) check() (depth int, err error) {
+	switch {
+	case o.Depth < 1 || o.Depth > maxDepth:
+		return 0, fmt.Errorf("prefetcher: depth %d, want 1 to %d", o.Depth, maxDepth)
+	case o.Block < pageBytes || o.Block%pageBytes != 0:
+		return 0, fmt.Errorf("prefetcher: blocks of %d bytes, want a multiple of %d", o.Block, pageBytes)
+	case o.SilentAfter < 0:
+		return 0, fmt.Errorf("prefetcher: a lane is silent after %v, want more than 0", o.SilentAfter)
+	case o.Lanes != nil && len(o.Lanes) != len(o.Source.Lanes()):
+		return 0, fmt.Errorf("prefetcher: options for %d lanes, the source has %d", len(o.Lanes), len(o.Source.Lanes()))
+	case o.Request < o.Block:
+		return 0, fmt.Errorf("prefetcher: requests of %d bytes, want at least a block of %d", o.Request, o.Block)
+	case o.Patience < 1:
+		return 0, fmt.Errorf("prefetcher: patience %d, want 1 or more", o.Patience)
+	case !(o.Margin >= 1):
+		return 0, fmt.Errorf("prefetcher: margin %v, want 1 or more", o.Margin)
+	}
+	for i := range o.Source.Lanes() {
+		d := o.laneOptions(i).Depth
+		if d < 1 || d > maxDepth {
+			return 0, fmt.Errorf("prefetcher: lane %d: depth %d, want 1 to %d, or 0 for that of all", i, d, maxDepth)
+		}
+		depth = max(depth, d)
+	}
+	return depth, nil
 }
 
 // alignment is what blocks must keep on every lane: a power of two, at least a page.
