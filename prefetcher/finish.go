@@ -74,7 +74,7 @@ func (p *Prefetcher) endBlock(b *block, err error) {
 	if b.doomed != nil {
 		stray := b.doomed.endLocked()
 		p.mu.Unlock()
-		stray.release()
+		stray.Release()
 		return
 	}
 	if b.twin {
@@ -121,7 +121,7 @@ func (p *Prefetcher) leave(b *block) {
 	if b.doomed != nil { // while it was checked
 		stray := b.doomed.endLocked()
 		p.mu.Unlock()
-		stray.release()
+		stray.Release()
 		return
 	}
 	f := b.f
@@ -186,7 +186,7 @@ func (p *Prefetcher) dropWaitingLocked(f *flight) {
 func (f *flight) endParts(b *block) (ready uint64) {
 	for i, part := range f.place.Parts {
 		if b.touches(part) {
-			if f.parts[i].left--; f.parts[i].left == 0 {
+			if f.parts[i]--; f.parts[i] == 0 {
 				ready |= 1 << i
 			}
 		}
@@ -406,7 +406,7 @@ func (p *Prefetcher) readAgain(f *flight) bool {
 	for i, part := range f.place.Parts {
 		for j := range f.blocks {
 			if b := &f.blocks[j]; again(b) && b.touches(part) {
-				f.parts[i].left++
+				f.parts[i]++
 				f.ready &^= 1 << i
 			}
 		}

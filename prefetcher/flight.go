@@ -55,16 +55,16 @@ type flight struct {
 	err         error
 	bad         *ChecksumError // of the first part whose checksum was wrong
 	again       bool           // was read a second time for that
-	parts       []part
-	ready       uint64  // parts that are there and checked, by bit
-	joined      bool    // somebody has not been told of those
-	held        bool    // fill is a slot to be given back
-	twin        *twin   // a second buffer that blocks are read into too
-	twinned     bool    // had one: not a second time
-	hedging     bool    // and it is being made
-	covered     error   // of a block that the twin has too
-	hold        *orphan // who holds parts of it; nil: nobody did
-	lost        bool    // a worker may still look at it: not to be used again
+	parts       []int          // blocks that each part waits for
+	ready       uint64         // parts that are there and checked, by bit
+	joined      bool           // somebody has not been told of those
+	held        bool           // fill is a slot to be given back
+	twin        *twin          // a second buffer that blocks are read into too
+	twinned     bool           // had one: not a second time
+	hedging     bool           // and it is being made
+	covered     error          // of a block that the twin has too
+	hold        *orphan        // who holds parts of it; nil: nobody did
+	lost        bool           // a worker may still look at it: not to be used again
 
 	before int64   // when begun for a demand: bytes of demands not read yet, its own included
 	beside bool    // then: forecasts were being read on its lanes
@@ -76,11 +76,6 @@ type flight struct {
 	told   []waiting
 	leases []experts.Lease
 	began  time.Time
-}
-
-// part is what is left to do for a projection.
-type part struct {
-	left int // blocks of it that have not ended
 }
 
 // recycled is the flight emptied, with its slices to be used again.
@@ -105,6 +100,6 @@ func (f *flight) countParts() {
 				n++
 			}
 		}
-		f.parts = append(f.parts, part{left: n})
+		f.parts = append(f.parts, n)
 	}
 }

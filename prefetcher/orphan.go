@@ -12,21 +12,17 @@ type orphan struct {
 	holds int  // holds of parts of it
 }
 
-// strayed is a stray that is to be released once Prefetcher.mu is not held.
-type strayed struct{ experts.Stray }
-
-func (s strayed) release() { s.Stray.Release() }
-
 // endLocked counts a block that has ended.
-func (o *orphan) endLocked() strayed {
+func (o *orphan) endLocked() experts.Stray {
 	o.busy--
 	return o.freeLocked()
 }
 
-// freeLocked gives the stray out if nothing needs it any more.
-func (o *orphan) freeLocked() (s strayed) {
+// freeLocked gives the stray out if nothing needs it any more: to be released once
+// Prefetcher.mu is not held.
+func (o *orphan) freeLocked() (s experts.Stray) {
 	if o.owned && o.busy == 0 && o.holds == 0 {
-		s.Stray, o.owned = o.stray, false
+		s, o.owned = o.stray, false
 	}
 	return s
 }
@@ -46,7 +42,7 @@ func (h Hold) Release() {
 	h.o.holds--
 	stray := h.o.freeLocked()
 	h.p.mu.Unlock()
-	stray.release()
+	stray.Release()
 }
 
 // doomLocked makes an orphan of the flight's buffer: whoever is reading into it is
@@ -73,7 +69,7 @@ func (p *Prefetcher) adopt(o *orphan, stray experts.Stray) {
 	o.stray, o.owned = stray, true
 	free := o.freeLocked()
 	p.mu.Unlock()
-	free.release()
+	free.Release()
 }
 
 // giveBack ends the fill of a flight that failed and is nowhere else any more: at
@@ -87,7 +83,7 @@ func (p *Prefetcher) giveBack(f *flight) {
 		o = f.doomLocked()
 	}
 	p.mu.Unlock()
-	twin.release()
+	twin.Release()
 	if !inUse {
 		p.abort(f.fill)
 		return

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"outrider/experts"
 )
 
 // hedgeShare is the largest share of all bytes read that is read twice because the
@@ -61,11 +63,21 @@ func (p *Prefetcher) watchLocked(o *op) {
 	p.wakeAtLocked(o.due)
 }
 
-func (p *Prefetcher) wakeAtLocked(at time.Time) {
+// lookAtLocked has the watcher look at that time or before, and reports whether that is
+// earlier than it would have.
+func (p *Prefetcher) lookAtLocked(at time.Time) bool {
 	if !p.mu.watchAt.IsZero() && !at.Before(p.mu.watchAt) {
-		return
+		return false
 	}
 	p.mu.watchAt = at
+	return true
+}
+
+// wakeAtLocked is lookAtLocked for whoever is not the watcher.
+func (p *Prefetcher) wakeAtLocked(at time.Time) {
+	if !p.lookAtLocked(at) {
+		return
+	}
 	select {
 	case p.poke <- struct{}{}:
 	default:
@@ -93,9 +105,7 @@ func (p *Prefetcher) overdueLocked(now time.Time) (hedge, lost []*flight) {
 					o.due = now.Add(p.opt.SilentAfter)
 				}
 			}
-			if p.mu.watchAt.IsZero() || o.due.Before(p.mu.watchAt) {
-				p.mu.watchAt = o.due
-			}
+			p.lookAtLocked(o.due)
 		}
 		l.silent = len(l.flying) > 0 && !now.Before(l.ended.Add(p.opt.SilentAfter))
 		if l.silent && stuck == l.depth {
@@ -121,18 +131,14 @@ func (p *Prefetcher) loseQueuedLocked(lost []*flight) []*flight {
 		if !ok {
 			return lost
 		}
-		f := p.mu.flights[it.ID]
-		f.state = flightSettling
-		f.err = fmt.Errorf("prefetcher: read %v: %w for %v from any lane (check the drives and their connections): %s",
-			f.id, ErrNoAnswer, p.opt.SilentAfter, strings.Join(paths, ", "))
-		p.count.abandoned.Add(1)
-		lost = append(lost, f)
+		lost = p.abandonLocked(p.mu.flights[it.ID], lost, fmt.Errorf("prefetcher: read %v: %w for %v from any lane (check the drives and their connections): %s",
+			it.ID, ErrNoAnswer, p.opt.SilentAfter, strings.Join(paths, ", ")))
 	}
 }
 
-// hedgeOpLocked notes that an op is overdue and has its blocks read a second time where they have
-// another place, as far as there are bytes for that; a lane that has fallen silent
-// is not asked about bytes.
+// hedgeOpLocked notes that an op is overdue and has its blocks read a second time where
+// they have another place, as far as there are bytes for that; a lane that has fallen
+// silent is not asked about bytes.
 func (p *Prefetcher) hedgeOpLocked(o *op, now time.Time, gone bool, hedge []*flight) []*flight {
 	if !o.stuck {
 		// Neither its time nor its bytes say anything about the lane's speed.
@@ -149,7 +155,7 @@ func (p *Prefetcher) hedgeOpLocked(o *op, now time.Time, gone bool, hedge []*fli
 		if b.doomed != nil || b.twin || !b.twice || b.hedged || f.state != flightReading || f.err != nil {
 			continue
 		}
-		if !gone && !p.mayHedgeLocked(b) {
+		if !gone && !p.mayHedgeLocked() {
 			continue
 		}
 		switch {
@@ -167,16 +173,16 @@ func (p *Prefetcher) hedgeOpLocked(o *op, now time.Time, gone bool, hedge []*fli
 }
 
 // mayHedgeLocked keeps second reads to their share, with one block ahead of it.
-func (p *Prefetcher) mayHedgeLocked(b *block) bool {
+func (p *Prefetcher) mayHedgeLocked() bool {
 	all := p.count.demandBytes.Load() + p.count.speculativeBytes.Load()
-	return float64(p.mu.hedgedBytes) <= hedgeShare*float64(all) && p.mu.hedgedBytes <= all/2 && b.bytes > 0
+	return float64(p.mu.hedgedBytes) <= hedgeShare*float64(all)
 }
 
 // hedge lends a flight a twin and begins to read its marked blocks into that.
 // The caller is counted as busy with the flight.
 func (p *Prefetcher) hedge(f *flight) {
 	stray, err := f.fill.Spare()
-	var free strayed
+	var free experts.Stray
 	p.mu.Lock()
 	f.busy--
 	f.hedging = false
@@ -189,13 +195,13 @@ func (p *Prefetcher) hedge(f *flight) {
 		}
 	}
 	if f.twin == nil || len(f.twin.blocks) == 0 { // no room, or all came meanwhile
-		free.Stray, f.twin = stray, nil
+		free, f.twin = stray, nil
 		f.twinned = err != nil // else another block may be overdue later
 		f.unhedge()
 	}
 	next := p.turnLocked(f)
 	p.mu.Unlock()
-	free.release()
+	free.Release()
 	p.goOn(f, next)
 }
 
@@ -238,26 +244,26 @@ func (p *Prefetcher) loseParkedLocked(now time.Time, strays bool, lost []*flight
 			continue
 		}
 		p.unparkOneLocked(f)
-		f.state = flightSettling
-		f.err = fmt.Errorf("prefetcher: read %v: %w: its memory is held by reads that a lane has not answered (check the drives and their connections, or raise the budget)",
-			f.id, ErrNoAnswer)
-		p.count.abandoned.Add(1)
-		lost = append(lost, f)
+		lost = p.abandonLocked(f, lost, fmt.Errorf("prefetcher: read %v: %w: its memory is held by reads that a lane has not answered (check the drives and their connections, or raise the budget)",
+			f.id, ErrNoAnswer))
 	}
-	if next := now.Add(p.opt.SilentAfter); p.mu.watchAt.IsZero() || next.Before(p.mu.watchAt) {
-		p.mu.watchAt = next
-	}
+	p.lookAtLocked(now.Add(p.opt.SilentAfter))
 	return lost
 }
 
+// loseLocked gives up the flight of a block that its lane does not bring.
 func (p *Prefetcher) loseLocked(b *block, lost []*flight) []*flight {
 	f := b.f
 	_, path := p.lanes[b.lane].file(b.spot)
-	f.err = &ReadError{Path: path, Offset: b.offset, Bytes: b.bytes, ID: f.id,
-		Err: fmt.Errorf("%w for %v", ErrNoAnswer, p.opt.SilentAfter)}
-	f.state = flightSettling
 	p.dropWaitingLocked(f)
 	p.lanes[b.lane].failures++
+	return p.abandonLocked(f, lost, &ReadError{Path: path, Offset: b.offset, Bytes: b.bytes, ID: f.id,
+		Err: fmt.Errorf("%w for %v", ErrNoAnswer, p.opt.SilentAfter)})
+}
+
+// abandonLocked makes the caller the one who fails a flight.
+func (p *Prefetcher) abandonLocked(f *flight, lost []*flight, err error) []*flight {
+	f.state, f.err = flightSettling, err
 	p.count.abandoned.Add(1)
 	return append(lost, f)
 }

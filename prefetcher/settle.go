@@ -42,7 +42,7 @@ func (p *Prefetcher) publish(f *flight) {
 	f.told = append(f.told[:0], f.waiters...)
 	f.waiters = f.waiters[:0]
 	p.mu.Unlock()
-	stray.release()
+	stray.Release()
 
 	for len(f.leases) < len(f.told) {
 		f.leases = append(f.leases, experts.Lease{})

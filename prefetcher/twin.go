@@ -34,7 +34,7 @@ func (f *flight) unhedge() {
 
 // twinLostLocked is what becomes of a flight when its twin has come to nothing: what failed
 // counting on that has failed.
-func (p *Prefetcher) twinLostLocked(f *flight) strayed {
+func (p *Prefetcher) twinLostLocked(f *flight) experts.Stray {
 	stray := p.dropTwinLocked(f)
 	f.unhedge()
 	if f.covered != nil && f.err == nil {
@@ -62,7 +62,7 @@ func (p *Prefetcher) twinBlockLocked(f *flight, b *block) {
 
 // endTwinBlock notes that a block of a twin is there, or failed.
 func (p *Prefetcher) endTwinBlock(b *block, err error) {
-	var stray strayed
+	var stray experts.Stray
 	next := turnNone
 	f := b.f
 	p.mu.Lock()
@@ -77,13 +77,13 @@ func (p *Prefetcher) endTwinBlock(b *block, err error) {
 		next = p.turnLocked(f)
 	}
 	p.mu.Unlock()
-	stray.release()
+	stray.Release()
 	p.goOn(f, next)
 }
 
 // dropTwinLocked ends a flight's twin, if it has one. What is returned is to be
 // released without the lock.
-func (p *Prefetcher) dropTwinLocked(f *flight) (s strayed) {
+func (p *Prefetcher) dropTwinLocked(f *flight) (s experts.Stray) {
 	t := f.twin
 	if t == nil {
 		return s
@@ -135,7 +135,7 @@ func (p *Prefetcher) settleTwin(f *flight) {
 	f.state = flightReading
 	next := p.turnLocked(f)
 	p.mu.Unlock()
-	stray.release()
+	stray.Release()
 	p.goOn(f, next)
 }
 
