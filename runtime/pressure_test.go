@@ -35,6 +35,12 @@ func (n *neighbour) sample() (experts.PressureSample, error) {
 	return experts.PressureSample{StallMicros: n.stall.Load()}, nil
 }
 
+// elapse lets time go by, and all that was to happen by its end.
+func elapse(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // watched is a runtime of 16 slots whose system is the neighbour's.
 func watched(t *testing.T, n *neighbour, o runtime.Options) *runtime.Runtime {
 	t.Helper()
@@ -61,7 +67,7 @@ func TestBudgetFollowsPressure(t *testing.T) {
 		if err := rt.Preload(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		elapse(time.Minute)
 		if st := rt.Stats(); !st.Pressure.Watched || st.Pressure.Shrinks != 0 || st.Budget != 16*slotBytes {
 			t.Errorf("without pressure: budget %d, %+v; want all of it, untouched", st.Budget, st.Pressure)
 		}
@@ -69,8 +75,7 @@ func TestBudgetFollowsPressure(t *testing.T) {
 		n.greedy.Store(true)
 		before := rt.Stats().Budget
 		for range 300 {
-			time.Sleep(time.Second)
-			synctest.Wait()
+			elapse(time.Second)
 			st := rt.Stats()
 			if st.Budget > before || st.Budget < st.Memory.Floor || st.Memory.Used > st.Budget {
 				t.Fatalf("budget %d after %d, %d bytes in use, floor %d: want it to fall, the memory with it, not below the floor",
@@ -84,7 +89,7 @@ func TestBudgetFollowsPressure(t *testing.T) {
 		}
 
 		n.greedy.Store(false)
-		time.Sleep(2 * time.Hour)
+		elapse(2 * time.Hour)
 		if st := rt.Stats(); st.Budget != 16*slotBytes || st.Pressure.Grows == 0 {
 			t.Errorf("afterwards: budget %d, %+v; want all of it again", st.Budget, st.Pressure)
 		}
@@ -95,7 +100,7 @@ func TestBudgetFollowsPressure(t *testing.T) {
 			t.Errorf("%d changes in the log, %+v", got, rt.Stats().Pressure)
 		}
 		looked := n.looked.Load()
-		time.Sleep(time.Minute)
+		elapse(time.Minute)
 		if n.looked.Load() != looked {
 			t.Error("still looking at pressure after Close")
 		}
@@ -111,12 +116,12 @@ func TestSetBudgetBoundsWhatPressureAllows(t *testing.T) {
 		if err := rt.SetBudget(8 * slotBytes); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour)
+		elapse(time.Hour)
 		if st := rt.Stats(); st.Budget != 8*slotBytes || st.BudgetLimit != 8*slotBytes {
 			t.Errorf("budget %d, limit %d: want 8 slots to stay", st.Budget, st.BudgetLimit)
 		}
 		n.greedy.Store(true)
-		time.Sleep(4 * time.Second)
+		elapse(4 * time.Second)
 		pressed := rt.Stats().Budget
 		if pressed >= 8*slotBytes {
 			t.Fatalf("budget %d under pressure, want less than 8 slots", pressed)
@@ -128,7 +133,7 @@ func TestSetBudgetBoundsWhatPressureAllows(t *testing.T) {
 			t.Errorf("budget %d, limit %d: want what pressure allows, %d, until it is gone", st.Budget, st.BudgetLimit, pressed)
 		}
 		n.greedy.Store(false)
-		time.Sleep(2 * time.Hour)
+		elapse(2 * time.Hour)
 		if got := rt.Stats().Budget; got != 12*slotBytes {
 			t.Errorf("budget %d afterwards, want the new limit of 12 slots", got)
 		}
@@ -141,7 +146,7 @@ func TestFixedBudgetIsFixed(t *testing.T) {
 		n.greedy.Store(true)
 		rt := watched(t, n, runtime.Options{FixedBudget: true})
 		defer rt.Close()
-		time.Sleep(time.Hour)
+		elapse(time.Hour)
 		if st := rt.Stats(); st.Budget != 16*slotBytes || st.Pressure != (runtime.PressureStats{}) || n.looked.Load() != 0 {
 			t.Errorf("budget %d, %+v, looked %d times: want it fixed, and nobody to look", st.Budget, st.Pressure, n.looked.Load())
 		}
@@ -155,10 +160,10 @@ func TestPressureThatCannotBeRead(t *testing.T) {
 		var log bytes.Buffer
 		rt := watched(t, n, runtime.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		n.greedy.Store(true)
-		time.Sleep(5 * time.Second)
+		elapse(5 * time.Second)
 		pressed := rt.Stats().Budget
 		n.broken.Store(true)
-		time.Sleep(time.Hour)
+		elapse(time.Hour)
 		if got := rt.Stats().Budget; got != pressed || pressed >= 16*slotBytes {
 			t.Errorf("budget %d, want the %d from before the system went blind", got, pressed)
 		}
