@@ -11,10 +11,24 @@ type Checkpoint struct {
 	Files        []CheckpointFile  // shards, in order
 	Layers       []CheckpointLayer // one for each MoE layer, in execution order
 	RestBytes    int64             // tensor bytes that are not routed experts: they stay resident
+	// Family is a guess at the model's kind by its names ("qwen3-moe"), for people
+	// only: nothing depends on it. Resident says what RestBytes are made of, and what
+	// was left out.
+	Family   string
+	Resident []ResidentGroup
 	// Routers says where the router matrices lie; nil where there are none that can
 	// be read, and NoRouters says why.
 	Routers   *CheckpointRouters
 	NoRouters string
+}
+
+// ResidentGroup sums up tensors that are not laid out: "routers", "shared experts",
+// "chunk experts", "prediction blocks" or "other".
+type ResidentGroup struct {
+	Name    string `json:"name"`
+	Tensors int    `json:"tensors"`
+	Bytes   int64  `json:"bytes"`
+	LeftOut bool   `json:"left_out,omitempty"` // no part of a forward pass: not in RestBytes
 }
 
 // CheckpointFile is one shard.
@@ -36,10 +50,16 @@ type CheckpointLayer struct {
 // lists one span an expert.
 type ExpertTensor struct {
 	Projection
-	Source string // the tensor's name in the checkpoint
-	File   int
-	Offset int64
-	Each   []Span // nil when stacked
+	// Source is the tensor's name in the checkpoint. Where each expert has its own
+	// tensor, "{expert}" stands for its number.
+	Source string
+	// SourceDims are the dimensions of the whole tensor in the checkpoint, fastest
+	// first: with the experts of a stacked one, of one expert otherwise. They may be
+	// cut differently than Dims.
+	SourceDims []int64
+	File       int
+	Offset     int64
+	Each       []Span // nil when stacked
 }
 
 // Span is a range of one of the checkpoint's files.

@@ -122,5 +122,6 @@ func closeFiles(files []File) error {
 }
 
 func sameProjection(a, b Projection) bool {
-	return a.Name == b.Name && a.Type == b.Type && a.Bytes == b.Bytes && slices.Equal(a.Dims, b.Dims)
+	return a.Name == b.Name && a.Type == b.Type && a.Bytes == b.Bytes && slices.Equal(a.Dims, b.Dims) &&
+		a.Fused == b.Fused && a.Transposed == b.Transposed
 }

@@ -33,7 +33,23 @@ type Projection struct {
 	Type  string  `json:"type"`  // as the checkpoint names it: "Q8_0", "F16", "BF16" …
 	Dims  []int64 `json:"dims"`  // of one expert, fastest first, as GGUF lists them: [columns, rows]
 	Bytes int64   `json:"bytes"` // of one expert
+	// Fused says how the rows (the columns, if Transposed) of a "gate_up" hold both;
+	// empty for every other projection.
+	Fused Fusion `json:"fused,omitempty"`
+	// Transposed: the columns are the projection's outputs and the rows its inputs,
+	// the other way round than usual.
+	Transposed bool `json:"transposed,omitempty"`
 }
+
+// Fusion is an order of gate and up in one tensor.
+type Fusion string
+
+// The orders that published models have.
+const (
+	GateFirst   Fusion = "gate-first"  // all of gate, then all of up
+	UpFirst     Fusion = "up-first"    // all of up, then all of gate
+	Interleaved Fusion = "interleaved" // gate, up, gate, up, …
+)
 
 // Placement is what must be read for one expert, and where its tensors then
 // lie in the slot that received it.
