@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"outrider/internal/filetest"
+	"outrider/internal/readertest"
 	"outrider/layout"
 )
 
@@ -31,8 +32,21 @@ func onDisk(fsys layout.FS, mode layout.Mode) func(t *testing.T, content []byte)
 func TestEnginesConform(t *testing.T) {
 	t.Run("buffered", func(t *testing.T) { filetest.Run(t, onDisk(layout.OS(), layout.Buffered)) })
 	t.Run("pread", func(t *testing.T) { filetest.Run(t, onDisk(layout.OS(), layout.Direct)) })
-	for _, depth := range []int{1, 64} {
-		t.Run("ring", func(t *testing.T) { filetest.Run(t, onDisk(openRing(t, depth), layout.Direct)) })
-	}
+	t.Run("ring", func(t *testing.T) { filetest.Run(t, onDisk(openRing(t, 0), layout.Direct)) })
 	t.Run("system", func(t *testing.T) { filetest.Run(t, onDisk(openSystem(t, layout.SystemOptions{}), layout.Direct)) })
+}
+
+// TestReadersConform holds the readers of rings to their suite, and to that of files.
+func TestReadersConform(t *testing.T) {
+	for _, depth := range []int{2, 64} {
+		open := onDisk(openRing(t, depth), layout.Direct)
+		readertest.Run(t, func(t *testing.T, test func(*testing.T)) { test(t) }, open)
+		filetest.Run(t, func(t *testing.T, content []byte) layout.File {
+			f := open(t, content)
+			if layout.NewReader(f) == nil {
+				t.Skipf("engine %q has no reader here", layout.Engine(f))
+			}
+			return readertest.Through(f)
+		})
+	}
 }

@@ -67,6 +67,11 @@ func (d *directFile) serve(r request) (int, error) {
 		return 0, err
 	}
 	defer d.end()
+	return d.carry(r)
+}
+
+// carry reads what was begun.
+func (d *directFile) carry(r request) (int, error) {
 	if d.fallen.Load() != nil {
 		return d.readPlain(r)
 	}

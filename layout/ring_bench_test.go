@@ -123,29 +123,19 @@ func cpuSeconds() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// BenchmarkEngines reads at random offsets while another goroutine computes
-// without pause. "compute/s" is how many rounds that one got done, and
+// BenchmarkEngines reads at random offsets, so many at once, while another goroutine
+// computes without pause: by pread with a goroutine for each, or by one goroutine
+// with a Reader. "compute/s" is how many rounds the computing one got done, and
 // "cpu-s/GiB" what the process used beyond them; a core that clocks down
 // between the two makes it too large.
-//
-// A trial of the same kind, 8 readers, 2 cores, engines taking turns, medians of
-// 5 rounds, ring ÷ pread, with 0, 1 and 2 goroutines that compute:
-//
-//	                GOMAXPROCS=2                        GOMAXPROCS=3
-//	         rate            CPU per GiB         rate            CPU per GiB
-//	64 KiB   1.24 1.43 0.58  0.94 0.63 1.48      0.81 0.74 0.73  1.15 0.90 1.27
-//	 1 MiB   0.95 1.21 0.75  0.82 0.39 1.33      0.99 0.82 0.73  0.98 0.96 1.49
-//	 4 MiB   1.05 0.97 0.75  0.56 0.79 1.14      0.92 0.84 0.93  0.70 0.59 1.11
-//
-// Beside the ring, the goroutines that compute got 1.1 to 2.1 times as much done.
 func BenchmarkEngines(b *testing.B) {
 	files := engines(b)
 	for _, size := range []int{64 << 10, 1 << 20, 4 << 20} {
-		for _, readers := range []int{1, 4, 8} {
+		for _, depth := range []int{1, 4, 8} {
 			for round := range benchRounds {
 				for _, name := range []string{"pread", "ring"} {
-					b.Run(fmt.Sprintf("%dKiB/readers=%d/round=%d/%s", size>>10, readers, round, name), func(b *testing.B) {
-						benchReaders(b, files[name], size, readers)
+					b.Run(fmt.Sprintf("%dKiB/depth=%d/round=%d/%s", size>>10, depth, round, name), func(b *testing.B) {
+						benchDepth(b, files[name], size, depth)
 					})
 				}
 			}
@@ -153,33 +143,18 @@ func BenchmarkEngines(b *testing.B) {
 	}
 }
 
-func benchReaders(b *testing.B, f layout.File, size, readers int) {
-	slots, round := hugeSlots(b, readers, size), spinSeconds()
-	var rounds, next atomic.Int64
+func benchDepth(b *testing.B, f layout.File, size, depth int) {
+	slots, round := hugeSlots(b, depth, size), spinSeconds()
+	var rounds atomic.Int64
 	var stop atomic.Bool
-	var spinner, wg sync.WaitGroup
+	var spinner sync.WaitGroup
 	spinner.Go(func() { compute(&rounds, &stop) })
-	times := make([]time.Duration, b.N)
 	b.SetBytes(int64(size))
 	b.ReportAllocs()
 	runtime.GC()
 	before, cpu, begin := rounds.Load(), cpuSeconds(), time.Now()
 	b.ResetTimer()
-	for i := range readers {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(3, uint64(i)))
-			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
-				off := rng.Int64N((benchFile-int64(size))/4096) * 4096
-				start := time.Now()
-				if _, err := f.ReadAt(slots[i], off); err != nil {
-					b.Error(err)
-					return
-				}
-				times[n-1] = time.Since(start)
-			}
-		})
-	}
-	wg.Wait()
+	times := readDeep(b, f, slots, b.N)
 	b.StopTimer()
 	wall := time.Since(begin).Seconds()
 	cpu, done := cpuSeconds()-cpu, float64(rounds.Load()-before)
@@ -190,6 +165,60 @@ func benchReaders(b *testing.B, f layout.File, size, readers int) {
 	b.ReportMetric(done/wall, "compute/s")
 }
 
+// place is a random one for a read of so many bytes.
+func place(rng *rand.Rand, size int) int64 { return rng.Int64N((benchFile-int64(size))/4096) * 4096 }
+
+// readDeep reads n times, as many at once as there are slots, and returns how long
+// each read took.
+func readDeep(b *testing.B, f layout.File, slots [][]byte, n int) []time.Duration {
+	times := make([]time.Duration, n)
+	if r := layout.NewReader(f); r != nil {
+		defer r.Close()
+		readAhead(b, f, r, slots, times)
+		return times
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for i := range slots {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(3, uint64(i)))
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				start := time.Now()
+				if _, err := f.ReadAt(slots[i%int64(len(slots))], place(rng, len(slots[0]))); err != nil {
+					b.Error(err)
+					return
+				}
+				times[i-1] = time.Since(start)
+			}
+		})
+	}
+	wg.Wait()
+	return times
+}
+
+func readAhead(b *testing.B, f layout.File, r layout.Reader, slots [][]byte, times []time.Duration) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	began, bufs, begun := make([]time.Time, len(slots)), make([][][]byte, len(slots)), 0
+	start := func(tag int) {
+		began[tag], bufs[tag] = time.Now(), slots[tag:tag+1]
+		r.Start(f, tag, bufs[tag], place(rng, len(slots[0])))
+		begun++
+	}
+	for tag := range min(len(slots), len(times)) {
+		start(tag)
+	}
+	for ended := range times {
+		tag, _, err := r.Wait()
+		if err != nil {
+			b.Fatal(err)
+		}
+		times[ended] = time.Since(began[tag])
+		if begun < len(times) {
+			start(tag)
+		}
+	}
+}
+
 func reportTimes(b *testing.B, times []time.Duration) {
 	slices.Sort(times)
 	us := func(d time.Duration) float64 { return float64(d) / 1e3 }
@@ -197,24 +226,10 @@ func reportTimes(b *testing.B, times []time.Duration) {
 	b.ReportMetric(us(times[len(times)*99/100]), "p99-µs")
 }
 
-// BenchmarkLayerWait models a layer: three reads at once by three workers, wait
-// for all, compute 300 µs, again. "wait-µs" is the mean of the waits. With busy=1
-// another goroutine computes all the time, and with busy=2 two of them do. Run it
-// with -cpu 2,3 for the cores and one P more.
-//
-// Medians in µs of 420 waits each, 2 cores, engines taking turns, busy=0, 1 and 2.
-// "Parked" is a ring that never reads by pread. Variants that did no better: the
-// ring's own goroutine blocked in io_uring_enter (20,000 at busy=2), and one
-// reader that waits there for all (as pread in this benchmark, but well under half
-// of its rate with 8 readers).
-//
-//	                    GOMAXPROCS=2          GOMAXPROCS=3
-//	64 KiB   pread      202  345    233       280  302  436
-//	         ring       255  157    240       249  198  242
-//	         parked     256  155  40242       249  196  239
-//	 1 MiB   pread      774  781   1026       677  786  766
-//	         ring       628  755    989       650  619  578
-//	         parked     631  534  40300       688  599  549
+// BenchmarkLayerWait models a layer: three reads at once by three workers with pread,
+// or by one with a Reader; wait for all, compute 300 µs, again. "wait-µs" is the mean
+// of the waits. With busy=1 another goroutine computes all the time, and with busy=2
+// two of them do. Run it with -cpu 2,3 for the cores and one P more.
 func BenchmarkLayerWait(b *testing.B) {
 	files := engines(b)
 	for _, size := range []int{64 << 10, 1 << 20} {
@@ -230,37 +245,43 @@ func BenchmarkLayerWait(b *testing.B) {
 	}
 }
 
+// layerReads is how many reads a layer of BenchmarkLayerWait waits for.
+const layerReads = 3
+
 func benchLayers(b *testing.B, f layout.File, size, busy int) {
-	const reads = 3
-	slots := hugeSlots(b, reads, size)
+	slots := hugeSlots(b, layerReads, size)
 	var rounds atomic.Int64
 	var stop atomic.Bool
 	var spinners, workers sync.WaitGroup
 	for range busy {
 		spinners.Go(func() { compute(&rounds, &stop) })
 	}
-	asked, done := make(chan int64, reads), make(chan error, reads)
-	for i := range reads {
-		workers.Go(func() {
-			for off := range asked {
-				_, err := f.ReadAt(slots[i], off)
-				done <- err
-			}
-		})
+	asked, done := make(chan int64, layerReads), make(chan error, layerReads)
+	if r := layout.NewReader(f); r != nil {
+		workers.Go(func() { readLayers(f, r, slots, asked, done) })
+	} else {
+		for i := range layerReads {
+			workers.Go(func() {
+				for off := range asked {
+					_, err := f.ReadAt(slots[i], off)
+					done <- err
+				}
+			})
+		}
 	}
 	rng := rand.New(rand.NewPCG(5, 6))
 	times := make([]time.Duration, 0, b.N)
 	var sum time.Duration
-	b.SetBytes(int64(reads * size))
+	b.SetBytes(int64(layerReads * size))
 	runtime.GC()
 	cpu := cpuSeconds()
 	b.ResetTimer()
 	for range b.N {
 		start := time.Now()
-		for range reads {
-			asked <- rng.Int64N((benchFile-int64(size))/4096) * 4096
+		for range layerReads {
+			asked <- place(rng, size)
 		}
-		for range reads {
+		for range layerReads {
 			if err := <-done; err != nil {
 				b.Fatal(err)
 			}
@@ -279,4 +300,25 @@ func benchLayers(b *testing.B, f layout.File, size, busy int) {
 	reportTimes(b, times)
 	b.ReportMetric(float64(sum.Microseconds())/float64(b.N), "wait-µs")
 	b.ReportMetric(cpu*1e6/float64(b.N), "cpu-µs/layer")
+}
+
+// readLayers takes all reads that are asked for, and tells of each that ended.
+func readLayers(f layout.File, r layout.Reader, slots [][]byte, asked chan int64, done chan error) {
+	defer r.Close()
+	for off := range asked {
+		under := 0
+		for more := true; more; {
+			r.Start(f, under, slots[under:under+1], off)
+			under++
+			select {
+			case off, more = <-asked:
+			default:
+				more = false
+			}
+		}
+		for range under {
+			_, _, err := r.Wait()
+			done <- err
+		}
+	}
 }

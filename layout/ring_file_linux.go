@@ -11,16 +11,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ringFile is a direct file that is read through a ring.
+// ringFile is a direct file that readers read through rings. Its own ReadAt and
+// ReadVAt are the direct file's.
 type ringFile struct {
-	direct *directFile
+	*directFile
 	engine *ringEngine
-	left   atomic.Bool // the ring was refused what pread brings: it is not asked again
+	left   atomic.Bool // a ring was refused what pread brings: none is asked again
 }
 
-var _ VectorFile = (*ringFile)(nil)
+var (
+	_ VectorFile = (*ringFile)(nil)
+	_ MultiFile  = (*ringFile)(nil)
+)
 
-// prove reads a file that lies in memory through the ring: the kernel may offer
+// NewReader serves files of one Ring.
+func (f *ringFile) NewReader(others ...File) Reader {
+	r := &ringReader{engine: f.engine, files: []*ringFile{f}}
+	for _, other := range others {
+		o, ok := other.(*ringFile)
+		if !ok || o.engine != f.engine {
+			return nil
+		}
+		r.files = append(r.files, o)
+	}
+	return r
+}
+
+// Engine is that of a Reader's next read.
+func (f *ringFile) Engine() string {
+	if engine := f.directFile.Engine(); engine != EnginePread || !f.ringed() {
+		return engine
+	}
+	return EngineRing
+}
+
+// ringed reports whether reads of the file are given to rings.
+func (f *ringFile) ringed() bool {
+	return f.fallen.Load() == nil && !f.left.Load() && !f.engine.isBroken()
+}
+
+// prove reads a file that lies in memory through a ring: the kernel may offer
 // one and yet not let it read, as some sandboxes do.
 func (e *ringEngine) prove() error {
 	fd, err := unix.MemfdCreate("outrider-proof", unix.MFD_CLOEXEC)
@@ -34,9 +64,11 @@ func (e *ringEngine) prove() error {
 	if _, err := f.WriteAt(want, 0); err != nil {
 		return nil
 	}
+	d := newDirectFile(f, f, int64(len(want)), Alignment{Memory: 1, Offset: 1}, kernelCalls())
+	only := ringOnly{&ringFile{directFile: d, engine: e}}
 	got := make([]byte, len(want))
-	for _, r := range []request{{one: got[:4096]}, {many: [][]byte{got[4096:6000], got[6000:]}, off: 4096}} {
-		n, err := e.read(fd, r, 0)
+	for _, r := range []request{{many: [][]byte{got[:4096]}}, {many: [][]byte{got[4096:6000], got[6000:]}, off: 4096}} {
+		n, err := only.read(r)
 		if err != nil || int64(n) != r.bytes() {
 			return fmt.Errorf("got %d of %d bytes and %v", n, r.bytes(), err)
 		}
@@ -47,17 +79,17 @@ func (e *ringEngine) prove() error {
 	return nil
 }
 
-// adopt proves that the ring reads a direct file rightly. Where it does not,
+// adopt proves that a ring reads a direct file rightly. Where it does not,
 // the file stays as it is.
 func (e *ringEngine) adopt(f File, name string) (File, error) {
-	if e.isClosing() {
+	if e.closed.Load() {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: errRingClosed}
 	}
 	direct, ok := f.(*directFile)
 	if !ok || e.isBroken() {
 		return f, nil
 	}
-	ringed := &ringFile{direct: direct, engine: e}
+	ringed := &ringFile{directFile: direct, engine: e}
 	reason, err := probe(ringOnly{ringed}, direct.plain, direct.align, direct.size)
 	dropPages(direct.plain, 0, 2*int64(direct.align.Offset))
 	switch {
@@ -72,80 +104,16 @@ func (e *ringEngine) adopt(f File, name string) (File, error) {
 	return direct, nil
 }
 
-// ringOnly is a ringFile without its way out: a proof by pread proves nothing.
+// ringOnly is a ringFile without its ways out: a proof by pread proves nothing.
 type ringOnly struct{ f *ringFile }
 
 func (o ringOnly) ReadAt(p []byte, off int64) (int, error) {
-	return o.f.readRing(request{one: p, off: off})
+	return o.read(request{many: [][]byte{p}, off: off})
 }
 
-func (f *ringFile) ReadAt(p []byte, off int64) (int, error) {
-	return f.serve(request{one: p, off: off})
-}
-
-func (f *ringFile) ReadVAt(bufs [][]byte, off int64) (int, error) {
-	return f.serve(request{many: bufs, off: off})
-}
-
-// serve reads by pread what the ring does not take, and through the page cache
-// what pread is refused as well.
-func (f *ringFile) serve(r request) (int, error) {
-	d := f.direct
-	if err := d.begin(r); err != nil {
-		return 0, err
-	}
-	defer d.end()
-	switch {
-	case d.fallen.Load() != nil:
-		return d.readPlain(r)
-	case f.engine.isClosing():
-		return d.settle(r, 0, errRingClosed)
-	case f.left.Load() || r.bytes() < f.engine.least || f.engine.crowded():
-		return f.readBeside(r)
-	}
-	n, err := f.readRing(r)
-	if cause := err; refused(cause) {
-		if n, err = d.read(r, n); !refused(err) {
-			f.left.Store(true)
-			f.engine.bypassed(fmt.Sprintf("%s: a read of %d bytes at %d through the ring was refused (%v), but not by pread",
-				d.f.Name(), r.bytes(), r.off, cause))
-		}
-	} else if errors.Is(err, errNotTaken) || interrupted(err) {
-		n, err = d.read(r, n)
-	}
-	return d.settle(r, n, err)
-}
-
-// readBeside reads by pread, which holds its P until the read is done. On the way
-// it wakes those who parked before there was a crowd.
-func (f *ringFile) readBeside(r request) (int, error) {
-	f.engine.drain()
-	n, err := f.direct.read(r, 0)
-	f.engine.drain()
-	return f.direct.settle(r, n, err)
-}
-
-// readRing reads until the buffers are full, the file ends, or something is wrong.
-func (f *ringFile) readRing(r request) (int, error) {
-	p := progress{total: r.bytes(), off: r.off, size: f.direct.size}
-	for p.done < p.total {
-		n, err := f.engine.read(f.direct.fd, r, p.done)
-		if more, err := p.next(n, err); !more {
-			return int(p.done), err
-		}
-	}
-	return int(p.done), nil
-}
-
-func (f *ringFile) Size() int64            { return f.direct.size }
-func (f *ringFile) Direct() Alignment      { return f.direct.align }
-func (f *ringFile) Close() error           { return f.direct.Close() }
-func (f *ringFile) FallbackReason() string { return f.direct.FallbackReason() }
-
-// Engine is that of the next read.
-func (f *ringFile) Engine() string {
-	if engine := f.direct.Engine(); engine != EnginePread || f.left.Load() || f.engine.isBroken() {
-		return engine
-	}
-	return EngineRing
+func (o ringOnly) read(q request) (int, error) {
+	r := &ringReader{engine: o.f.engine, files: []*ringFile{o.f}, strict: true}
+	r.Start(o.f, 0, q.many, q.off)
+	_, n, err := r.Wait()
+	return n, errors.Join(err, r.Close())
 }

@@ -4,266 +4,103 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-const (
-	// notTaken is what a slot is told when the kernel did not take its read: no
-	// errno is that large.
-	notTaken = -1 << 20
-
-	// ringTries is how often reads are offered that the kernel does not take for the moment.
-	ringTries = 8
-
-	// lookInterval is how often completions are looked for when the kernel
-	// cannot tell of them any more.
-	lookInterval = time.Millisecond
-)
+// maxRings bounds the rings of an engine, and with them its descriptors and memory.
+const maxRings = 64
 
 var (
 	errNotTaken   = errors.New("the kernel did not take the read")
 	errRingClosed = fmt.Errorf("ring: %w", fs.ErrClosed)
 )
 
-// ringEngine lends its slots to readers. A slot is in free, or it belongs to
-// one reader, whose read may be in the kernel. So reads in the kernel never
-// exceed the depth, and the queues, which are at least as long, never overflow.
-//
-// The kernel may write to a slot's buffers until its completion is popped.
-// Therefore a reader whose read was taken leaves only with that completion.
-//
-// Locks: mu guards what goes to the kernel and cq what comes back; neither is
-// taken under the other or held over a system call.
+// ringEngine lends rings to readers, the one used last first, since its memory is
+// warm. mu is not held over a system call.
 type ringEngine struct {
-	raw     *uring
-	enter   func(n uint32) error // raw.enter; tests put failures here
-	crowded func() bool          // whether completions would be noticed late
-	crowd   crowd
-	least   int64 // bytes: smaller reads go by pread
-	slots   []ringSlot
-	free    chan int      // the slots without a reader, by number
-	closing chan struct{} // closed when close begins
-	idle    chan struct{} // closed when close holds all slots
-	reaped  chan struct{} // closed when the reaper has ended
-	once    sync.Once
-	closed  error // what the first close returned
+	depth int // of each ring
+	// enter is the kernel's: it takes submit reads and waits for least ends. Tests
+	// put failures here.
+	enter func(u *uring, submit, least uint32) error
 
-	reason atomic.Pointer[string] // the first thing that made a read bypass the ring
+	reason atomic.Pointer[string] // the first thing that made a read bypass the rings
+	broken atomic.Bool            // the kernel is given no more reads
 
-	mu         sync.Mutex // guards the submission side of raw, and what follows
-	submitting bool       // a reader is submitting for all
-	broken     bool       // the kernel is given no more reads
+	mu   sync.Mutex // guards the fields below
+	idle []*uring
+	made int // that were not freed: idle ones and those that are lent
 
-	cq   sync.Mutex // guards the completion side of raw, and what follows
-	gone bool       // raw is unmapped
+	closed atomic.Bool // written under mu
 }
 
-// ringSlot is one place. It keeps the buffers that the kernel writes to alive,
-// and on the heap.
-type ringSlot struct {
-	iov  []unix.Iovec // of the read, in room
-	room []unix.Iovec // made with the first read
-	done chan int32   // holds one, so that no one waits to send
-}
-
-func startRing(depth int, least int64) (*ringEngine, error) {
-	raw, err := openUring(depth)
+func startRing(depth int) (*ringEngine, error) {
+	first, err := openUring(depth)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := raw.file.SyscallConn()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: poll it: %w", ErrNoRing, err), raw.unmap(), raw.file.Close())
-	}
-	e := &ringEngine{
-		raw: raw, enter: raw.enter, least: least, slots: make([]ringSlot, depth), free: make(chan int, depth),
-		closing: make(chan struct{}), idle: make(chan struct{}), reaped: make(chan struct{}),
-	}
-	e.crowded, e.crowd.start = e.crowd.here, time.Now()
-	for i := range e.slots {
-		e.slots[i].done = make(chan int32, 1)
-		e.free <- i
-	}
-	go e.reap(conn.Read)
-	return e, nil
+	return &ringEngine{depth: depth, enter: (*uring).enter, idle: []*uring{first}, made: 1}, nil
 }
 
-// read asks once, through the ring, for what is missing of a request of which
-// done bytes are there: some bytes, none at the end, or what the kernel said. The
-// error is errNotTaken if the kernel did not take the read.
-func (e *ringEngine) read(fd int, r request, done int64) (int, error) {
-	id, err := e.take()
-	if err != nil {
-		return 0, err
-	}
-	slot := &e.slots[id]
-	if slot.room == nil {
-		slot.room = make([]unix.Iovec, MaxVector)
-	}
-	slot.iov = r.iovecs(done, slot.room[:0])
-	e.submit(fd, id, r.off+done)
-	res := <-slot.done
-	clear(slot.iov)
-	e.free <- id
-	switch {
-	case res == notTaken:
-		return 0, errNotTaken
-	case res < 0:
-		return 0, unix.Errno(-res)
-	}
-	return int(res), nil
-}
-
-// take waits for a place.
-func (e *ringEngine) take() (int, error) {
-	select {
-	case id := <-e.free: // cheaper than the choice below
-		return id, nil
-	default:
-	}
-	select {
-	case id := <-e.free:
-		return id, nil
-	case <-e.closing:
-		return 0, errRingClosed
-	}
-}
-
-// submit queues a slot's read and sees that the kernel takes it. Who finds
-// another reader in the kernel leaves that to it: one call takes all that wait.
-func (e *ringEngine) submit(fd, id int, off int64) {
+// lend gives a ring out, nil if there is none to be had.
+func (e *ringEngine) lend() *uring {
 	e.mu.Lock()
-	if e.broken {
+	if n := len(e.idle); n > 0 {
+		u := e.idle[n-1]
+		e.idle = e.idle[:n-1]
 		e.mu.Unlock()
-		e.slots[id].done <- notTaken
-		return
+		return u
 	}
-	e.raw.push(fd, e.slots[id].iov, off, id)
-	if e.submitting {
+	if e.closed.Load() || e.made == maxRings {
 		e.mu.Unlock()
-		return
+		return nil
 	}
-	e.submitting = true
-	for tries := 0; e.raw.waiting() > 0; {
-		n, head := e.raw.waiting(), e.raw.head()
-		e.mu.Unlock()
-		err := e.enter(n)
+	e.made++
+	e.mu.Unlock()
+	u, err := openUring(e.depth)
+	if err != nil {
+		e.bypassed(fmt.Sprintf("a further ring was refused (%v)", err))
 		e.mu.Lock()
-		switch tries++; {
-		case e.raw.head() != head:
-			tries = 0
-		case tries < ringTries && passing(err):
-			e.mu.Unlock()
-			runtime.Gosched()
-			e.mu.Lock()
-		default:
-			e.giveBackLocked(err)
-			tries = 0
-		}
+		e.made--
+		e.mu.Unlock()
+		return nil
 	}
-	e.submitting = false
-	e.mu.Unlock()
+	return u
 }
 
-// passing reports whether a refusal, or one without a reason, may soon be over.
-func passing(err error) bool {
-	return err == nil || errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) ||
-		errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOMEM)
-}
-
-// giveBackLocked answers the reads that the kernel does not take with notTaken,
-// and breaks the ring unless the kernel is merely short of something. It lets
-// go of the mutex while it answers; nobody else submits meanwhile.
-func (e *ringEngine) giveBackLocked(err error) {
-	if err == nil || !passing(err) {
-		e.breakLocked(fmt.Sprintf("the ring broke: the kernel takes no more reads (%v)", err))
-	}
-	var ids []int
-	for e.raw.waiting() > 0 {
-		ids = append(ids, e.raw.unpush())
-	}
-	e.mu.Unlock()
-	for _, id := range ids {
-		e.slots[id].done <- notTaken
-	}
+// giveBack takes a ring of which no read is in the kernel.
+func (e *ringEngine) giveBack(u *uring) error {
 	e.mu.Lock()
-}
-
-// breakLocked ends the use of the ring for later reads. Those in the kernel end as always.
-func (e *ringEngine) breakLocked(reason string) {
-	e.broken = true
-	e.bypassed(reason)
-}
-
-// bypassed notes the first reason for which a read does not go through the ring.
-func (e *ringEngine) bypassed(reason string) { e.reason.CompareAndSwap(nil, &reason) }
-
-func (e *ringEngine) isClosing() bool {
-	select {
-	case <-e.closing:
-		return true
-	default:
-		return false
+	keep := !e.closed.Load()
+	if keep {
+		e.idle = append(e.idle, u)
+	} else {
+		e.made--
 	}
+	e.mu.Unlock()
+	if keep {
+		return nil
+	}
+	return u.close()
 }
 
-func (e *ringEngine) isBroken() bool {
+// spare reports whether a reader that has no ring could get one.
+func (e *ringEngine) spare() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.broken
+	return !e.closed.Load() && (len(e.idle) > 0 || e.made < maxRings)
 }
 
-// reap is the ring's goroutine: it hands completions to their readers. Wait
-// calls its function each time the ring turns readable, and once at the start,
-// until that is true, which it never is, or the ring's file is closed.
-func (e *ringEngine) reap(wait func(func(uintptr) bool) error) {
-	defer close(e.reaped)
-	err := wait(func(uintptr) bool {
-		e.drain()
-		return false
-	})
-	select {
-	case <-e.idle: // closed by us
-	default:
-		e.mu.Lock()
-		e.breakLocked(fmt.Sprintf("the ring broke: completions cannot be waited for (%v)", err))
-		e.mu.Unlock()
-		e.look()
-	}
+// breakFor ends the use of the rings for later reads. Those in the kernel end as always.
+func (e *ringEngine) breakFor(cause error) {
+	e.broken.Store(true)
+	e.bypassed(fmt.Sprintf("the ring broke: the kernel takes no more reads (%v)", cause))
 }
 
-// drain hands out what has completed. It may be called without a slot.
-func (e *ringEngine) drain() {
-	e.cq.Lock()
-	defer e.cq.Unlock()
-	for !e.gone {
-		id, res, ok := e.raw.pop()
-		if !ok {
-			return
-		}
-		e.slots[id].done <- res
-	}
-}
+// bypassed notes the first reason for which a read does not go through a ring.
+func (e *ringEngine) bypassed(reason string) { e.reason.CompareAndSwap(nil, &reason) }
 
-// look serves the reads that are in the kernel of a broken ring. It needs no
-// more than the shared memory, so nothing can keep it from ending.
-func (e *ringEngine) look() {
-	ticker := time.NewTicker(lookInterval)
-	defer ticker.Stop()
-	for len(e.free) < len(e.slots) {
-		e.drain()
-		select {
-		case <-ticker.C:
-		case <-e.idle:
-			return
-		}
-	}
-}
+func (e *ringEngine) isBroken() bool { return e.broken.Load() }
 
 func (e *ringEngine) why() string {
 	if reason := e.reason.Load(); reason != nil {
@@ -272,20 +109,16 @@ func (e *ringEngine) why() string {
 	return ""
 }
 
-// close takes all slots: then no reader has one, and none ever will.
 func (e *ringEngine) close() error {
-	e.once.Do(func() {
-		close(e.closing)
-		for range e.slots {
-			<-e.free
-		}
-		close(e.idle)
-		err := e.raw.file.Close() // wakes the reaper
-		<-e.reaped
-		e.cq.Lock()
-		e.gone = true
-		e.cq.Unlock()
-		e.closed = errors.Join(err, e.raw.unmap())
-	})
-	return e.closed
+	e.mu.Lock()
+	idle := e.idle
+	e.idle = nil
+	e.closed.Store(true)
+	e.made -= len(idle)
+	e.mu.Unlock()
+	var errs []error
+	for _, u := range idle {
+		errs = append(errs, u.close())
+	}
+	return errors.Join(errs...)
 }

@@ -3,7 +3,6 @@ package layout
 import (
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"unsafe"
 
@@ -14,6 +13,8 @@ import (
 const (
 	uringOpReadv = 1
 	uringOpRead  = 22
+
+	uringEnterGetEvents = 1 << 0
 
 	uringOffSQ   = 0
 	uringOffSQEs = 0x10000000
@@ -60,12 +61,10 @@ type uringCQE struct {
 }
 
 // uring is the bare ring: two queues in memory shared with the kernel.
-// Submissions have one writer at a time, which the owner's mutex sees to, and
-// completions one reader. The kernel side is ordered by the atomic loads and
+// Both have one user, its reader. The kernel side is ordered by the atomic loads and
 // stores of heads and tails.
 type uring struct {
-	file  *os.File // pollable: readable when there are completions
-	fd    int      // of file, which stays open as long as the ring is used
+	fd    int
 	rings []byte
 	slab  []byte // of the SQEs
 
@@ -86,11 +85,6 @@ func openUring(depth int) (*uring, error) {
 	if err := u.mapQueues(&p); err != nil {
 		return nil, errors.Join(err, u.unmap(), unix.Close(u.fd))
 	}
-	// A nonblocking descriptor is one that os.NewFile gives to the poller.
-	if err := unix.SetNonblock(u.fd, true); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: poll: %w", ErrNoRing, err), u.unmap(), unix.Close(u.fd))
-	}
-	u.file = os.NewFile(fd, "io_uring")
 	return u, nil
 }
 
@@ -140,6 +134,9 @@ func mapUring(fd int, at int64, size int) ([]byte, error) {
 	return b, nil
 }
 
+// close frees the ring; no read of it may be in the kernel.
+func (u *uring) close() error { return errors.Join(u.unmap(), unix.Close(u.fd)) }
+
 // unmap gives the queues back; the ring must not be used any more.
 func (u *uring) unmap() error {
 	var errs []error
@@ -180,14 +177,22 @@ func (u *uring) unpush() int {
 	return int(u.sqes[tail&u.sqMask].userData)
 }
 
-// enter asks the kernel to take n pushed reads. It does not wait for them.
-func (u *uring) enter(n uint32) error {
-	_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(u.fd), uintptr(n), 0, 0, 0, 0)
+// enter asks the kernel to take submit pushed reads, and waits until least have ended
+// that were not popped. It may return earlier.
+func (u *uring) enter(submit, least uint32) error {
+	flags := uintptr(0)
+	if least > 0 {
+		flags = uringEnterGetEvents
+	}
+	_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(u.fd), uintptr(submit), uintptr(least), flags, 0, 0)
 	if errno != 0 {
 		return errno
 	}
 	return nil
 }
+
+// ended reports whether there is a completion to pop.
+func (u *uring) ended() bool { return *u.cqHead != atomic.LoadUint32(u.cqTail) }
 
 // pop takes one completion: the id that was pushed, and the bytes read or a
 // negative errno.

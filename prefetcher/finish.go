@@ -3,7 +3,10 @@ package prefetcher
 import (
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"time"
+
+	"outrider/layout"
 )
 
 // PartWaiter is a Waiter that is also told of projections as they arrive, before
@@ -17,15 +20,6 @@ type PartWaiter interface {
 	// released exactly once: before Cancel, or with the lease. Called as Arrived
 	// is.
 	PartArrived(tag, i int, data []byte, hold Hold)
-}
-
-// read does the worker's op, and settles the flights that it was the last one of.
-func (p *Prefetcher) read(l *lane, o *op) {
-	p.fetch(o)
-	p.landed(l, o)
-	for i, b := range o.blocks {
-		p.endBlock(b, o.errs[i])
-	}
 }
 
 // landed notes that the op's request is over.
@@ -59,11 +53,16 @@ func (p *Prefetcher) landed(l *lane, o *op) {
 		p.mu.pace.lanes[l.index].end(now)
 		if len(l.flying) == l.width { // it was the last: who waited for it goes on
 			for range len(l.ahead) {
-				l.rouse()
+				if !l.several { // else the caller goes on
+					l.rouse()
+				}
 			}
 		}
 	} else {
 		l.width--
+	}
+	if l.several && o.summed && len(l.demand) > 0 {
+		l.rouse() // checking takes the caller a while
 	}
 }
 
@@ -278,6 +277,7 @@ func (p *Prefetcher) startReading(f *flight, class Class) {
 	}
 	f.blocks = cutBlocks(f.blocks[:0], f, f.place.Reads, size)
 	f.countParts()
+	f.summed = slices.ContainsFunc(f.place.Parts, func(part layout.Part) bool { return part.Summed })
 	f.began = time.Now()
 	p.mu.Lock()
 	if p.mu.closed {

@@ -57,6 +57,7 @@ type flight struct {
 	again       bool           // was read a second time for that
 	parts       []int          // blocks that each part waits for
 	ready       uint64         // parts that are there and checked, by bit
+	summed      bool           // some part has a checksum
 	joined      bool           // somebody has not been told of those
 	held        bool           // fill is a slot to be given back
 	twin        *twin          // a second buffer that blocks are read into too

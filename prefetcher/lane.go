@@ -12,11 +12,16 @@ import (
 type lane struct {
 	layout.Lane
 	index int
-	depth int   // blocks read at once, a worker each
+	depth int   // requests read at once, and workers
 	gap   int64 // bytes between neighbours that are read along with them
+	// several says that the files have a Reader, so that a worker carries several
+	// requests. Then one worker that comes is enough for all there is to do.
+	several bool
 
 	wake   *sync.Cond // for workers
 	idle   int        // workers that wait and were not woken
+	coming int        // workers that were woken, or will look for work before they wait
+	again  []*op      // that failed, for workers that carry nothing to try again
 	demand []*block   // waiting, in the order in which they go
 	ahead  []*block   // the same of speculative reads
 	passed int        // demand blocks begun while a speculative one waited
@@ -151,14 +156,25 @@ func (p *Prefetcher) putLocked(b *block, first bool) {
 	}
 }
 
-// rouse wakes a worker, if one waits.
+// rouse sees that a worker looks for work, and reports whether one does.
 func (l *lane) rouse() bool {
+	if l.several && l.coming > 0 {
+		return true
+	}
 	if l.idle == 0 {
 		return false
 	}
 	l.idle--
+	l.coming++
 	l.wake.Signal()
 	return true
+}
+
+// rouseAll wakes all workers.
+func (l *lane) rouseAll() {
+	l.coming += l.idle
+	l.idle = 0
+	l.wake.Broadcast()
 }
 
 // stealLocked finds a demand block in another lane's line that this one, which has
@@ -184,19 +200,33 @@ func (p *Prefetcher) stealLocked(l *lane) *block {
 	return nil
 }
 
-// wakeLocked wakes up to n workers, of any lanes.
+// wakeLocked wakes up to n workers, of any lanes: one is enough where it carries several
+// requests.
 func (p *Prefetcher) wakeLocked(n int) {
 	for _, l := range p.lanes {
-		for n > 0 && l.rouse() {
+		if l.several && l.coming > 0 && !l.full() {
+			return
+		}
+	}
+	for _, l := range p.lanes {
+		for n > 0 && !l.full() && l.rouse() {
+			if l.several {
+				return
+			}
 			n--
 		}
 	}
 }
 
-// idleLocked is how many workers wait, of all lanes.
-func (p *Prefetcher) idleLocked() (n int) {
+// freeLocked is how many requests more could be begun at once, by workers that wait or
+// are coming.
+func (p *Prefetcher) freeLocked() (n int) {
 	for _, l := range p.lanes {
-		n += l.idle
+		if l.several {
+			n += max(min(l.idle+l.coming, l.depth-len(l.flying)), 0)
+		} else {
+			n += l.idle
+		}
 	}
 	return n
 }

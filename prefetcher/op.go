@@ -9,8 +9,8 @@ import (
 	"outrider/layout"
 )
 
-// op is one request to a lane's file: a block, or several that are neighbours. A
-// worker has one, and uses it again.
+// op is one request to a lane's file: a block, or several that are neighbours. Workers
+// use theirs again.
 type op struct {
 	lane     *lane
 	spot           // of the first block
@@ -18,7 +18,10 @@ type op struct {
 	bytes    int64
 	blocks   []*block
 	errs     []error // of the blocks, after the read
+	need     int64   // bytes that must arrive
+	failed   error   // of the request, while the second try waits for a worker
 	urgent   bool
+	summed   bool // a checksum is to be compared
 	first    bool // it found the lane idle
 	began    time.Time
 	expected time.Duration // 0: not known
@@ -67,44 +70,32 @@ func (o *op) reads(f *flight) bool {
 	return false
 }
 
-// fetch reads the op's blocks, each a second time if the first fails.
-func (p *Prefetcher) fetch(o *op) {
-	together := len(o.blocks) > 1 && p.fetchTogether(o) == nil
-	for _, b := range o.blocks {
-		var err error
-		if !together {
-			err = p.fetchBlock(b)
-		}
-		o.errs = append(o.errs, err)
-	}
-}
-
-// fetchTogether reads neighbours with one request. An error means that nothing of
-// it counts: the blocks are then read one by one.
-func (p *Prefetcher) fetchTogether(o *op) error {
-	file, _ := o.lane.file(o.spot)
-	o.bufs = o.bufs[:0]
-	at, need := o.offset, int64(0)
+// prepare sets what the request reads into, with a canary in each block.
+func (p *Prefetcher) prepare(o *op) {
+	o.bufs, o.need = o.bufs[:0], 0
+	at := o.offset
 	for _, b := range o.blocks {
 		if gap := b.offset - at; gap > 0 {
 			o.waste = grown(o.waste, gap)
 			o.bufs = append(o.bufs, o.waste[:gap])
-			need += gap
+			o.need += gap
 		}
 		buf := b.buf
 		p.canary.set(buf[:b.need])
 		at = b.offset + b.bytes
-		need += b.need
+		o.need += b.need
 		if n := len(o.bufs); n > 0 && adjoin(o.bufs[n-1], buf) {
 			o.bufs[n-1] = o.bufs[n-1][:len(o.bufs[n-1])+len(buf)]
 			continue
 		}
 		o.bufs = append(o.bufs, buf)
 	}
-	start := time.Now()
-	n, err := readVAt(file, o.bufs, o.offset)
-	p.blockTimes.add(time.Since(start))
-	if err := arrived(n, err, need); err != nil {
+}
+
+// judge tells whether the request brought what it had to.
+func (p *Prefetcher) judge(o *op, n int, err error) error {
+	p.blockTimes.add(time.Since(o.began))
+	if err := arrived(n, err, o.need); err != nil {
 		return err
 	}
 	for _, b := range o.blocks {
@@ -112,17 +103,42 @@ func (p *Prefetcher) fetchTogether(o *op) error {
 			return ErrSilent
 		}
 	}
-	p.count.merged.Add(int64(len(o.blocks) - 1))
 	return nil
 }
 
-// fetchBlock reads one block, a second time if the first fails: from its other
-// place if it has one. The error names the file, the place and the expert.
+// tryAgain sets the errors of the op's blocks. Where the request failed, each is read
+// by itself: a single one for the second time, neighbours twice if they must.
+func (p *Prefetcher) tryAgain(o *op, err error) {
+	if err == nil {
+		p.count.merged.Add(int64(len(o.blocks) - 1))
+	}
+	for _, b := range o.blocks {
+		var e error
+		switch {
+		case err == nil:
+		case len(o.blocks) > 1:
+			e = p.fetchBlock(b)
+		case p.noteFailure(b.lane, b):
+			e = errDoomed
+		default:
+			e = p.secondTry(b, err)
+		}
+		o.errs = append(o.errs, e)
+	}
+}
+
+// fetchBlock reads one block, a second time if the first fails.
 func (p *Prefetcher) fetchBlock(b *block) error {
 	first := p.tryBlock(b, b.spot, p.canary)
 	if first == nil || errors.Is(first, errDoomed) {
 		return first
 	}
+	return p.secondTry(b, first)
+}
+
+// secondTry reads a block again, from its other place if it has one. The error names
+// the file, the place and the expert.
+func (p *Prefetcher) secondTry(b *block, first error) error {
 	p.count.retries.Add(1)
 	s := b.spot
 	if b.twice {
@@ -185,30 +201,37 @@ func arrived(n int, err error, need int64) error {
 	return nil
 }
 
-// readAt turns a panic of the file into an error: in a worker it would end the
+// safely turns a panic of a file or reader into an error: in a worker it would end the
 // process.
-func readAt(file layout.File, buf []byte, off int64) (n int, err error) {
+func safely(f func()) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			n, err = 0, fmt.Errorf("%w: %v", ErrPanic, r)
+			err = fmt.Errorf("%w: %v", ErrPanic, r)
 		}
 	}()
-	return file.ReadAt(buf, off)
+	f()
+	return nil
+}
+
+// readAt is the file's, panics being errors.
+func readAt(file layout.File, buf []byte, off int64) (n int, err error) {
+	if panicked := safely(func() { n, err = file.ReadAt(buf, off) }); panicked != nil {
+		return 0, panicked
+	}
+	return n, err
 }
 
 // readVAt is readAt into several buffers. Where the file can't, that is an error.
 func readVAt(file layout.File, bufs [][]byte, off int64) (n int, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			n, err = 0, fmt.Errorf("%w: %v", ErrPanic, r)
-		}
-	}()
 	if len(bufs) == 1 {
-		return file.ReadAt(bufs[0], off)
+		return readAt(file, bufs[0], off)
 	}
 	v, ok := file.(layout.VectorFile)
 	if !ok {
 		return 0, errors.ErrUnsupported
 	}
-	return v.ReadVAt(bufs, off)
+	if panicked := safely(func() { n, err = v.ReadVAt(bufs, off) }); panicked != nil {
+		return 0, panicked
+	}
+	return n, err
 }

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"log/slog"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ type Prefetcher struct {
 	shape     layout.Shape
 	lanes     []*lane
 	copies    bool    // some lane has copies
+	cores     int     // that Go runs on
 	unit      int64   // blocks of all lanes are multiples of it
 	slotBytes []int64 // by layer
 	log       *slog.Logger
@@ -112,7 +114,11 @@ func New(opt Options) (*Prefetcher, error) {
 	p.mu.crowd = newCrowd(p.opt.Governor.MaxWidth)
 	p.mu.lapses = NewLapses(p.shape)
 	p.mu.pace = newPace(len(p.lanes))
+	p.cores = runtime.GOMAXPROCS(0)
 	for _, l := range p.lanes {
+		if r := l.newReader(); r != nil {
+			l.several = r.Close() == nil
+		}
 		for range l.depth {
 			p.workers.Go(func() error { return p.work(l) })
 		}
@@ -165,7 +171,7 @@ func (p *Prefetcher) demandLocked(id layout.ExpertID, wt waiting) {
 	} else {
 		p.mu.queue.Push(Item{ID: id, Class: Demand, NeededBy: p.mu.step, P: 1})
 	}
-	if p.idleLocked() == 0 && slices.ContainsFunc(p.lanes, func(l *lane) bool { return l.width > 0 }) {
+	if p.freeLocked() == 0 && slices.ContainsFunc(p.lanes, func(l *lane) bool { return l.width > 0 }) {
 		p.mu.governor.DemandWait()
 	}
 	p.wakeLocked(1)
@@ -296,8 +302,7 @@ func (p *Prefetcher) Close() error {
 		p.mu.parked = nil
 		for _, l := range p.lanes {
 			l.demand, l.ahead = nil, nil
-			for l.rouse() {
-			}
+			l.rouseAll()
 		}
 		p.mu.queue = NewQueue(p.shape, p.opt.Patience)
 		clear(p.mu.flights)

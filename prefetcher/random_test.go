@@ -55,6 +55,48 @@ func (f *watchFile) ReadAt(p []byte, off int64) (int, error) {
 	return f.File.ReadAt(p, off)
 }
 
+// NewReader is that of the file below, watched too.
+func (f *watchFile) NewReader(others ...layout.File) layout.Reader {
+	if r := layout.NewReader(f.File); r != nil {
+		return &watchReader{Reader: r, under: map[int]*watchFile{}, at: map[int]int64{}}
+	}
+	return nil
+}
+
+type watchReader struct {
+	layout.Reader
+	under map[int]*watchFile
+	at    map[int]int64
+}
+
+func (r *watchReader) Start(file layout.File, tag int, bufs [][]byte, off int64) {
+	f := file.(*watchFile)
+	f.mu.Lock()
+	if f.open[off] {
+		f.t.Errorf("offset %d is read twice at once", off)
+	}
+	f.open[off] = true
+	f.mu.Unlock()
+	r.under[tag], r.at[tag] = f, off
+	r.Reader.Start(f.File, tag, bufs, off)
+}
+
+func (r *watchReader) Wait() (tag, n int, err error) {
+	defer func() {
+		for t, f := range r.under { // a panic leaves no tag: none counts then
+			if t == tag || tag < 0 {
+				f.mu.Lock()
+				delete(f.open, r.at[t])
+				f.mu.Unlock()
+				delete(r.under, t)
+			}
+		}
+	}()
+	tag = -1
+	tag, n, err = r.Reader.Wait()
+	return tag, n, err
+}
+
 // client demands experts as a runner does: pin, else demand and wait.
 type client struct {
 	r       *rig

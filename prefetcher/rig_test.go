@@ -2,6 +2,7 @@ package prefetcher
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -80,12 +81,11 @@ func newRig(t testing.TB, o rigOptions) *rig {
 		o.room = o.shape.Count()
 	}
 	r := &rig{t: t, blind: o.hollow}
-	for range max(o.lanes, 1) {
-		if o.models == nil {
-			r.drives = append(r.drives, device.New(o.model))
-		}
+	if o.models == nil {
+		o.models = slices.Repeat([]device.Model{o.model}, max(o.lanes, 1))
 	}
 	for _, m := range o.models {
+		m.Several = m.Several || several
 		r.drives = append(r.drives, device.New(m))
 	}
 	var err error

@@ -2,51 +2,117 @@ package prefetcher
 
 import "time"
 
-// job is what a worker does next: open the flight, or read.
+// job is what a worker does next.
 type job struct {
-	f       *flight // to be opened as class, or nil
-	class   Class
-	read    bool // the worker's op is filled
-	chore   chore
-	isChore bool
+	kind  jobKind
+	f     *flight // to be opened as class
+	class Class
+	o     *op // to be read, or tried again
+	chore chore
 }
 
-// work is one worker of a lane. It ends when the prefetcher is closed.
-func (p *Prefetcher) work(l *lane) error {
-	o := &op{}
+type jobKind uint8
+
+const (
+	jobOpen  jobKind = iota
+	jobRead          // begin the op
+	jobWait          // for the worker's requests
+	jobAgain         // the second try of an op that another worker has left
+	jobChore
+)
+
+// next waits for a job. There is none once the prefetcher is closed and the worker
+// carries nothing.
+func (p *Prefetcher) next(w *worker) (job, bool) {
+	l := w.lane
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for {
-		j, ok := p.next(l, o)
-		switch {
-		case !ok:
-			return nil
-		case j.read:
-			p.read(l, o)
-		case j.isChore:
-			p.do(j.chore)
-		default:
-			p.open(j.f, j.class)
+		w.comesLocked(true)
+		w.leaves = false
+		j, ok := p.takeLocked(w)
+		if ok {
+			// Whoever carries requests out comes back at once to look for more.
+			w.comesLocked(j.kind == jobOpen || j.kind == jobRead && w.reader != nil)
+			return j, true
 		}
+		w.comesLocked(false)
+		if w.carried > 0 {
+			p.passOnLocked(w)
+			return job{kind: jobWait}, true
+		}
+		if p.mu.closed {
+			return job{}, false
+		}
+		p.passOnLocked(w)
+		l.idle++
+		l.wake.Wait() // whoever wakes counts the worker as coming
+		w.coming = true
 	}
 }
 
-// next waits for a job.
-func (p *Prefetcher) next(l *lane, o *op) (job, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for !p.mu.closed {
-		if j, ok := p.takeLocked(l, o); ok {
+// comesLocked notes whether the worker will look for work before it waits.
+func (w *worker) comesLocked(coming bool) {
+	switch {
+	case coming && !w.coming:
+		w.lane.coming++
+	case !coming && w.coming:
+		w.lane.coming--
+	}
+	w.coming = coming
+}
+
+// passOnLocked wakes another worker for what this one, which is about to wait, leaves:
+// what only one that carries nothing may do, its share of what is to be checked, or,
+// where its lane can read no more, what other lanes can.
+func (p *Prefetcher) passOnLocked(w *worker) {
+	l := w.lane
+	switch {
+	case !l.several:
+	case len(l.again) > 0 || len(p.mu.chores) > 0 || w.leaves:
+		l.rouse()
+	case l.full() && p.mu.queue.Len(Demand)+p.mu.queue.Len(Near)+p.mu.queue.Len(Far)+len(p.mu.parked) > 0:
+		p.wakeLocked(1)
+	}
+}
+
+// takeLocked picks the next job; the order is in doc.go. A lane reads no more than
+// depth requests at once, and who carries requests leaves to others what may take long.
+func (p *Prefetcher) takeLocked(w *worker) (job, bool) {
+	l := w.lane
+	if w.carried == 0 && len(l.again) > 0 {
+		o := l.again[0]
+		l.again = without(l.again, 0)
+		return job{kind: jobAgain, o: o}, true
+	}
+	if p.mu.closed {
+		return job{}, false
+	}
+	w.leaves = w.room == 0
+	may := !w.leaves && !l.full()
+	if may {
+		if j, ok := p.takeReadLocked(w); ok {
 			return j, true
 		}
-		l.idle++
-		l.wake.Wait() // whoever wakes counts down
+	}
+	if w.carried == 0 {
+		if c, ok := p.nextChoreLocked(); ok {
+			return job{kind: jobChore, chore: c}, true
+		}
+	}
+	if may && !w.leaves {
+		return p.aheadBlockLocked(w)
 	}
 	return job{}, false
 }
 
-// takeLocked picks the next job; the order is in doc.go.
-func (p *Prefetcher) takeLocked(l *lane, o *op) (job, bool) {
-	if l.passed >= p.opt.Patience && p.aheadBlockLocked(l, o) {
-		return job{read: true}, true
+// takeReadLocked picks what leads to a read: a block of a demand, an expert to be opened.
+func (p *Prefetcher) takeReadLocked(w *worker) (job, bool) {
+	l := w.lane
+	if l.passed >= p.opt.Patience {
+		if j, ok := p.aheadBlockLocked(w); ok {
+			return j, true
+		}
 	}
 	b := l.firstDemand()
 	if b != nil && p.moreToGatherLocked(l, b) {
@@ -58,27 +124,31 @@ func (p *Prefetcher) takeLocked(l *lane, o *op) (job, bool) {
 		b = p.stealLocked(l)
 	}
 	if b != nil {
+		if w.leaves = b.f.summed && w.carried > 0 && w.carried >= p.shareLocked(l, b.f); w.leaves {
+			return job{}, false
+		}
 		if len(l.ahead) > 0 {
 			l.passed++
 		}
-		p.beginLocked(l, o, b)
-		return job{read: true}, true
+		return p.beginLocked(w, b), true
 	}
 	if f := p.unparkLocked(); f != nil {
 		p.wakeLocked(len(p.mu.parked)) // there may be room for more than one
 		return p.openingLocked(f, Demand), true
 	}
-	if j, ok := p.queuedLocked(p.roomAheadLocked()); ok {
-		return j, true
-	}
-	if c, ok := p.nextChoreLocked(); ok {
-		return job{chore: c, isChore: true}, true
-	}
-	return job{read: true}, p.aheadBlockLocked(l, o)
+	return p.queuedLocked(p.roomAheadLocked())
+}
+
+// shareLocked is how many requests one worker carries of those whose bytes are to be
+// checked: that keeps a core busy, so that all of them should have some.
+func (p *Prefetcher) shareLocked(l *lane, but *flight) int {
+	all := len(l.flying) + 1 + p.othersLocked(l, but)
+	cores := min(p.cores, l.depth)
+	return (all + cores - 1) / cores
 }
 
 // moreToGatherLocked reports whether queued demands should be opened before a small
-// block is read: they may be neighbours of it, and no other worker is free for them.
+// block is read: they may be neighbours of it, and there is no place for them beside it.
 func (p *Prefetcher) moreToGatherLocked(l *lane, b *block) bool {
 	return b.bytes < smallBlock && len(l.demand) < lookForNeighbours/4 && p.mu.queue.Len(Demand) > l.free()
 }
@@ -127,7 +197,7 @@ func (p *Prefetcher) openingLocked(f *flight, class Class) job {
 	} else {
 		p.mu.demandOpening++
 	}
-	return job{f: f, class: class}
+	return job{kind: jobOpen, f: f, class: class}
 }
 
 // roomAheadLocked reports whether one more speculative read may begin: there are
@@ -163,22 +233,22 @@ func (l *lane) mostAhead() int { return max(l.depth-1, 1) }
 // begin another. While the lane reads for a demand, or is about to, large records
 // wait, up to Options.Patience: their bytes would slow the demand down. Small ones cost
 // a drive little but time to begin, which passes for both at once.
-func (p *Prefetcher) aheadBlockLocked(l *lane, o *op) bool {
+func (p *Prefetcher) aheadBlockLocked(w *worker) (job, bool) {
+	l := w.lane
 	if len(l.ahead) == 0 || l.width >= p.widthLocked(l) {
-		return false
+		return job{}, false
 	}
 	if l.passed < p.opt.Patience && (len(l.flying) > l.width || p.mu.demandOpening > 0) && l.rate.bulky(l.ahead[0].f.place.Bytes) {
-		return false
+		return job{}, false
 	}
 	l.passed = 0
-	p.beginLocked(l, o, l.ahead[0])
-	return true
+	return p.beginLocked(w, l.ahead[0]), true
 }
 
 // beginLocked makes an op of a block and of neighbours of it, and notes that
 // they are being read.
-func (p *Prefetcher) beginLocked(l *lane, o *op, b *block) {
-	now := time.Now()
+func (p *Prefetcher) beginLocked(w *worker, b *block) job {
+	l, o, now := w.lane, w.newOp(), time.Now()
 	urgent := b.f.class == Demand
 	o.reset(l, b, urgent, now)
 	p.gatherLocked(l, o)
@@ -187,6 +257,7 @@ func (p *Prefetcher) beginLocked(l *lane, o *op, b *block) {
 		l.take(b)
 		b.state = blockReading
 		f := b.f
+		o.summed = o.summed || f.summed
 		if !b.twin {
 			f.left--
 			f.busy++
@@ -212,6 +283,7 @@ func (p *Prefetcher) beginLocked(l *lane, o *op, b *block) {
 		}
 	}
 	p.watchLocked(o)
+	return job{kind: jobRead, o: o}
 }
 
 // besideAll notes at the demands that are being read that a forecast is read beside
@@ -263,7 +335,10 @@ func (p *Prefetcher) gatherLocked(l *lane, o *op) {
 	}
 }
 
-// free is how many workers of the lane, beside one that asks, are not reading.
+// full reports whether the lane reads as much at once as it may.
+func (l *lane) full() bool { return len(l.flying) >= l.depth }
+
+// free is how many requests more the lane may read at once, beside one that is begun.
 func (l *lane) free() int { return l.depth - len(l.flying) - 1 }
 
 // othersLocked counts the demands, beside one, that wait for the lane or to be opened.

@@ -20,6 +20,9 @@ type Model struct {
 	// Rule is asked once for each read, from the goroutine that reads and
 	// possibly from several at once; nil: no faults.
 	Rule Rule
+	// Several gives the drive's files a layout.Reader, whose reads take the same time
+	// and have the same effects.
+	Several bool
 }
 
 // Op is one read of a drive.
@@ -105,7 +108,13 @@ func (d *Drive) Stats() Stats {
 }
 
 // File puts a file on the drive. Closing it closes f.
-func (d *Drive) File(f layout.File) layout.File { return &file{File: f, drive: d} }
+func (d *Drive) File(f layout.File) layout.File {
+	on := &file{File: f, drive: d}
+	if d.model.Several {
+		return severalFile{on}
+	}
+	return on
+}
 
 type file struct {
 	layout.File

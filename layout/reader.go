@@ -1,0 +1,43 @@
+package layout
+
+// Reader carries out several reads at once for one goroutine, which handles each end
+// itself: no other goroutine has to be woken. It reads the files that it was made for
+// (NewReader), which must stay open until it is closed. Not safe for concurrent use.
+//
+// Buffers of a read that was started belong to the reader until Wait has returned its
+// tag, and so does the list of them: neither is to be changed, and the bytes may be
+// written to at any time.
+type Reader interface {
+	// Room is how many reads more may be started that will be under way beside those
+	// that are; Wait carries out what is started beyond that one after another. At
+	// least 1 while nothing is under way. It changes with what the reader finds out.
+	Room() int
+	// Start queues a read of several buffers, as of VectorFile.ReadVAt. It does not
+	// wait. All errors are Wait's to return, also that the file is not one of the
+	// reader's.
+	Start(f File, tag int, bufs [][]byte, off int64)
+	// Wait begins what was started, waits until one of the reads has ended, in
+	// whatever order, and returns what ReadVAt would have. It must not be called
+	// when nothing is under way.
+	Wait() (tag, n int, err error)
+	// Close ends the reader once all of its reads have ended, which it forgets. A
+	// second Close does nothing.
+	Close() error
+}
+
+// MultiFile is a File that a Reader can read.
+type MultiFile interface {
+	File
+	// NewReader makes a Reader of the file and of others, or returns nil where one
+	// reader cannot serve all of them. The caller closes it.
+	NewReader(others ...File) Reader
+}
+
+// NewReader makes a Reader that serves all of the files, one or more; nil if there is
+// none, so that they are to be read by ReadAt or ReadV.
+func NewReader(files ...File) Reader {
+	if m, ok := files[0].(MultiFile); ok {
+		return m.NewReader(files[1:]...)
+	}
+	return nil
+}
