@@ -43,7 +43,10 @@
 // # Who goes first
 //
 // Each lane has its own workers, so that one that hangs keeps no other from reading.
-// A worker that is free takes, in this order: a block of a demand in its lane's line;
+// Where its files have a layout.Reader a worker carries several requests: it takes them
+// one after another, begins all, and waits for the first end; second tries and what
+// else may take long it leaves to workers that carry none. A lane reads no more than
+// its depth of requests at once. A worker takes, in this order: a block of a demand in its lane's line;
 // one in another lane's line that has a copy here and would be done earlier; a parked
 // demand, if room was freed; a queued demand; a block of a speculative read in its
 // line; a queued speculative read, if no demand is queued or parked and the Governor

@@ -4,7 +4,8 @@
 // away. There is no cache, no policy, no checksum and no slot. The runtime's
 // bytes per second are to be compared with this figure.
 //
-// Every worker has one buffer in huge pages, as the runtime's slots are, and uses
-// it again for each read, so that memory stays at Workers × Block. Run joins its
-// workers before it returns.
+// Where the lanes have a layout.Reader one goroutine keeps all reads under way, else
+// there is one for each. A read has a buffer in huge pages, as the runtime's slots are,
+// which is used again, so that memory stays at Workers × Block. Run joins what it
+// starts before it returns.
 package rawread

@@ -18,7 +18,7 @@ type Options struct {
 
 	// Buffers are read into; they stay the caller's. nil makes some for the run.
 	Buffers *Buffers
-	Workers int   // reads at once, 1 to 1024; 0 means 8, as in prefetcher
+	Workers int   // reads at once, 1 to 1024, by one goroutine if the lanes have a layout.Reader for that many, else by one each; 0 means 8, as in prefetcher
 	Block   int64 // bytes of one read at most, 4 KiB to 64 MiB, a multiple of 4096; 0 means 1 MiB, as in prefetcher
 	// MaxBytes ends the run once that much has been asked of the drive, and
 	// MaxDuration once that much time has passed: reads under way are finished
@@ -39,7 +39,7 @@ const (
 // Report is what was read.
 type Report struct {
 	Bytes    int64         // that arrived, without what a lane's end cut off
-	Reads    int64         // calls of ReadAt
+	Reads    int64         // that ended
 	Experts  int           // begun; the last may have been cut by a limit
 	Duration time.Duration // from the first read to the end of the last
 	Direct   bool          // all lanes are read around the page cache

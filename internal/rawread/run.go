@@ -41,8 +41,13 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	}
 	var count counts
 	group, groupCtx := errgroup.WithContext(ctx)
-	for _, buf := range buffers.list[:o.Workers] {
-		group.Go(func() error { return work(groupCtx, list, lanes, buf, &count) })
+	if r := readerFor(lanes, o.Workers); r != nil {
+		d := &deep{list: list, lanes: lanes, reader: r, count: &count}
+		group.Go(func() error { return d.run(groupCtx, buffers.list[:o.Workers]) })
+	} else {
+		for _, buf := range buffers.list[:o.Workers] {
+			group.Go(func() error { return work(groupCtx, list, lanes, buf, &count) })
+		}
 	}
 	err = group.Wait()
 	report.Duration = time.Since(start)
@@ -68,19 +73,27 @@ func work(ctx context.Context, list *extents, lanes []layout.Lane, buf []byte, c
 		if err != nil || !more {
 			return err
 		}
-		lane := lanes[b.lane]
-		n, err := lane.File.ReadAt(buf[:b.bytes], b.offset)
-		if int64(n) < b.need {
-			if err == nil || errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
-			}
-			return fmt.Errorf("rawread: %v: read %d of %d bytes at %d of %s: %w", b.id, n, b.need, b.offset, lane.Path, err)
+		n, err := lanes[b.lane].File.ReadAt(buf[:b.bytes], b.offset)
+		if err := count.judge(b, lanes, n, err); err != nil {
+			return err
 		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("rawread: %v: read %d bytes at %d of %s: %w", b.id, b.bytes, b.offset, lane.Path, err)
-		}
-		count.bytes.Add(b.need)
-		count.reads.Add(1)
 	}
 	return ctx.Err()
+}
+
+// judge counts a read, or says what is wrong with it.
+func (c *counts) judge(b block, lanes []layout.Lane, n int, err error) error {
+	path := lanes[b.lane].Path
+	if int64(n) < b.need {
+		if err == nil || errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return fmt.Errorf("rawread: %v: read %d of %d bytes at %d of %s: %w", b.id, n, b.need, b.offset, path, err)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("rawread: %v: read %d bytes at %d of %s: %w", b.id, b.bytes, b.offset, path, err)
+	}
+	c.bytes.Add(b.need)
+	c.reads.Add(1)
+	return nil
 }

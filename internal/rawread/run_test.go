@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,6 +22,27 @@ import (
 )
 
 var shape = layout.Shape{Layers: 2, Experts: 3, TopK: 1}
+
+// several says that the files of all drives have a Reader.
+var several bool
+
+// TestMain runs all tests twice: by a goroutine for each read, and by one for all.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if code == 0 {
+		several = true
+		if code = m.Run(); code != 0 {
+			fmt.Fprintln(os.Stderr, "rawread: the tests failed on files with a Reader")
+		}
+	}
+	os.Exit(code)
+}
+
+func newDrive(m device.Model) *device.Drive {
+	m.Several = several
+	return device.New(m)
+}
 
 func records(t *testing.T, bytes int64, drives ...*device.Drive) *device.Records {
 	t.Helper()
@@ -105,7 +129,7 @@ func TestRunReadsExactlyTheExtentsInOrder(t *testing.T) {
 
 func TestRunUsesAllWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		drive := device.New(device.Model{Latency: 10 * time.Millisecond})
+		drive := newDrive(device.Model{Latency: 10 * time.Millisecond})
 		got, err := rawread.Run(t.Context(), rawread.Options{
 			Source: records(t, 4096, drive), Experts: ids(0, 1, 2, 3, 4, 5), Workers: 3})
 		if err != nil || got.Duration != 20*time.Millisecond || drive.Stats().Peak != 3 {
@@ -120,7 +144,7 @@ func TestRunUsesAllWorkers(t *testing.T) {
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := func(o rawread.Options) rawread.Report {
-			o.Source = records(t, 4096, device.New(device.Model{Latency: 10 * time.Millisecond}))
+			o.Source = records(t, 4096, newDrive(device.Model{Latency: 10 * time.Millisecond}))
 			o.Experts, o.Workers = ids(0, 1, 2, 3, 4, 5), 1
 			got, err := rawread.Run(t.Context(), o)
 			if err != nil {
@@ -147,7 +171,7 @@ func TestContextEndsARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		drive := device.New(device.Model{Latency: 10 * time.Millisecond})
+		drive := newDrive(device.Model{Latency: 10 * time.Millisecond})
 		time.AfterFunc(25*time.Millisecond, func() { cancel(cause) })
 		got, err := rawread.Run(ctx, rawread.Options{Source: records(t, 4096, drive), Experts: ids(0, 1, 2, 3, 4, 5), Workers: 1})
 		if !errors.Is(err, cause) || got.Reads != 3 || got.Duration != 30*time.Millisecond {
@@ -169,7 +193,7 @@ func TestErrorsNameFileOffsetAndExpert(t *testing.T) {
 		{"panic", device.Effect{Panic: true}, nil, []string{"panic in a read"}},
 	}
 	for _, tt := range tests {
-		src := records(t, 4096, device.New(device.Model{Rule: device.Script(device.Effect{}, tt.effect)}))
+		src := records(t, 4096, newDrive(device.Model{Rule: device.Script(device.Effect{}, tt.effect)}))
 		_, err := rawread.Run(t.Context(), rawread.Options{Source: src, Experts: ids(0, 1, 2), Workers: 1})
 		if err == nil || (tt.want != nil && !errors.Is(err, tt.want)) {
 			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
@@ -233,7 +257,12 @@ func TestRunOverAStore(t *testing.T) {
 	if _, err := dummystore.Build(t.Context(), dummystore.Options{Shape: shape, RecordBytes: 300_000, Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
-	store, err := layout.OpenStore(layout.OS(), dir, layout.Direct)
+	system, err := layout.OpenSystem(layout.SystemOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer system.Close()
+	store, err := layout.OpenStore(system, dir, layout.Direct)
 	if err != nil {
 		t.Fatal(err)
 	}
