@@ -21,6 +21,7 @@ type lane struct {
 	wake   *sync.Cond // for workers
 	idle   int        // workers that wait and were not woken
 	coming int        // workers that were woken, or will look for work before they wait
+	spare  []*op      // that nothing refers to
 	again  []*op      // that failed, for workers that carry nothing to try again
 	demand []*block   // waiting, in the order in which they go
 	ahead  []*block   // the same of speculative reads
@@ -72,6 +73,16 @@ func (l *lane) put(b *block, first bool) {
 		(*line)[0] = b
 	}
 	l.queued += b.bytes
+}
+
+// newOp is one that nothing refers to.
+func (l *lane) newOp() *op {
+	if n := len(l.spare); n > 0 {
+		o := l.spare[n-1]
+		l.spare = without(l.spare, n-1)
+		return o
+	}
+	return &op{}
 }
 
 // take takes a block out of its line.

@@ -27,6 +27,9 @@ func (p *Prefetcher) next(w *worker) (job, bool) {
 	l := w.lane
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	l.spare = append(l.spare, w.done...)
+	clear(w.done)
+	w.done = w.done[:0]
 	for {
 		w.comesLocked(true)
 		w.leaves = false
@@ -248,7 +251,7 @@ func (p *Prefetcher) aheadBlockLocked(w *worker) (job, bool) {
 // beginLocked makes an op of a block and of neighbours of it, and notes that
 // they are being read.
 func (p *Prefetcher) beginLocked(w *worker, b *block) job {
-	l, o, now := w.lane, w.newOp(), time.Now()
+	l, o, now := w.lane, w.lane.newOp(), time.Now()
 	urgent := b.f.class == Demand
 	o.reset(l, b, urgent, now)
 	p.gatherLocked(l, o)

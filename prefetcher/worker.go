@@ -16,7 +16,7 @@ type worker struct {
 	room    int           // requests that may be begun beside those it carries
 	ops     []*op         // carried, by tag; nil where there is none
 	carried int
-	spare   []*op
+	done    []*op // that are over, for the lane to use again
 
 	coming bool // it looks for work before it waits: see lane.coming
 	leaves bool // there is work that it has left to others
@@ -39,7 +39,7 @@ func (p *Prefetcher) work(l *lane) error {
 			p.await(w)
 		case jobAgain:
 			p.conclude(l, j.o, j.o.failed)
-			w.spare = append(w.spare, j.o)
+			w.done = append(w.done, j.o)
 		case jobChore:
 			p.do(j.chore)
 		default:
@@ -78,16 +78,6 @@ func (l *lane) newReader() (r layout.Reader) {
 		return layout.NewReader(l.File, l.Copies)
 	}
 	return layout.NewReader(l.File)
-}
-
-// newOp is one that nothing refers to.
-func (w *worker) newOp() *op {
-	if n := len(w.spare); n > 0 {
-		o := w.spare[n-1]
-		w.spare = w.spare[:n-1]
-		return o
-	}
-	return &op{}
 }
 
 // begin asks for what the op wants: it is carried from then on, or done.
@@ -158,7 +148,7 @@ func (p *Prefetcher) ended(w *worker, o *op, n int, err error) {
 		return
 	}
 	p.conclude(w.lane, o, err)
-	w.spare = append(w.spare, o)
+	w.done = append(w.done, o)
 }
 
 // handOver leaves the second try of an op to a worker that carries nothing. There is

@@ -3,6 +3,7 @@ package prefetcher
 import (
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ type counted struct {
 }
 
 type counts struct {
+	mu                     sync.Mutex
 	readers, starts, waits int
 	first                  int // started before the first wait
 }
@@ -33,18 +35,22 @@ type countedReader struct {
 }
 
 func (r *countedReader) Start(f layout.File, tag int, bufs [][]byte, off int64) {
+	r.n.mu.Lock()
 	if !r.used {
 		r.used = true
 		r.n.readers++
 	}
 	r.n.starts++
+	r.n.mu.Unlock()
 	r.Reader.Start(f.(counted).File, tag, bufs, off)
 }
 
 func (r *countedReader) Wait() (tag, n int, err error) {
+	r.n.mu.Lock()
 	if r.n.waits++; r.n.waits == 1 {
 		r.n.first = r.n.starts
 	}
+	r.n.mu.Unlock()
 	return r.Reader.Wait()
 }
 
@@ -74,7 +80,7 @@ func TestOneWorkerCarriesABatch(t *testing.T) {
 			}
 			in.await(6)
 			if n.readers != 1 || n.starts != 6 || n.waits != 6 || n.first != min(depth, 6) {
-				t.Errorf("depth %d: got %+v, want 6 reads by one worker, %d before its first wait", depth, n, min(depth, 6))
+				t.Errorf("depth %d: got %d reads and %d waits by %d workers, %d before the first wait, want 6 by one worker, %d", depth, n.starts, n.waits, n.readers, n.first, min(depth, 6))
 			}
 			want := time.Duration((6+depth-1)/depth) * 10 * ms
 			if took := time.Since(start); took != want {
@@ -121,7 +127,9 @@ func TestChecksAreSharedOut(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var n counts
 			r := newRig(t, rigOptions{model: readable, sums: sums, wrap: counting(&n), Options: Options{Depth: 6}})
+			r.p.mu.Lock()
 			r.p.cores = cores
+			r.p.mu.Unlock()
 			synctest.Wait()
 			in, start := &inbox{rig: r}, time.Now()
 			for e := range 6 {

@@ -46,13 +46,14 @@ func (r *reader) Room() int { return max(readerRoom-len(r.begun)-r.under, 0) }
 // Start implements layout.Reader.
 func (r *reader) Start(f layout.File, tag int, bufs [][]byte, off int64) {
 	on, ok := f.(severalFile)
+	closed := r.closed
 	r.begun = append(r.begun, func() (e end) {
 		e.tag = tag
 		defer func() { e.panicked = recover() }()
 		switch {
 		case !ok:
 			e.err = errors.New("device: the file is on no drive with a reader")
-		case r.closed:
+		case closed:
 			e.err = fmt.Errorf("device: read by a closed reader: %w", fs.ErrClosed)
 		default:
 			e.n, e.err = on.ReadVAt(bufs, off)
