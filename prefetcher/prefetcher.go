@@ -26,7 +26,7 @@ type Prefetcher struct {
 	shape     layout.Shape
 	lanes     []*lane
 	copies    bool    // some lane has copies
-	cores     int     // that Go runs on
+	cores     int     // that can check at once
 	unit      int64   // blocks of all lanes are multiples of it
 	slotBytes []int64 // by layer
 	log       *slog.Logger
@@ -114,7 +114,7 @@ func New(opt Options) (*Prefetcher, error) {
 	p.mu.crowd = newCrowd(p.opt.Governor.MaxWidth)
 	p.mu.lapses = NewLapses(p.shape)
 	p.mu.pace = newPace(len(p.lanes))
-	p.cores = runtime.GOMAXPROCS(0)
+	p.cores = min(runtime.GOMAXPROCS(0), runtime.NumCPU())
 	for _, l := range p.lanes {
 		if r := l.newReader(); r != nil {
 			l.several = r.Close() == nil

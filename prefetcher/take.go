@@ -127,7 +127,7 @@ func (p *Prefetcher) takeReadLocked(w *worker) (job, bool) {
 		b = p.stealLocked(l)
 	}
 	if b != nil {
-		if w.leaves = b.f.summed && w.carried > 0 && w.carried >= p.shareLocked(l, b.f); w.leaves {
+		if w.leaves = b.f.summed && b.f.place.Bytes >= longCheck && w.carried > 0 && w.carried >= p.shareLocked(l, b.f); w.leaves {
 			return job{}, false
 		}
 		if len(l.ahead) > 0 {
@@ -356,6 +356,10 @@ func (p *Prefetcher) othersLocked(l *lane, but *flight) int {
 }
 
 const (
+	// longCheck is the size of a record from which on checking it takes longer than
+	// waking another worker, so that all cores should share it. Between the ends of
+	// smaller ones there is time for it.
+	longCheck = 1 << 20
 	// smallBlock is the size from which on a request costs little beside its bytes.
 	smallBlock = 256 << 10
 	// lookForNeighbours bounds how far a line is searched.
