@@ -120,13 +120,17 @@ func TestWhoWaitsHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// What is to be checked is shared out to as many workers as there are cores.
+// What takes long to check is shared out to as many workers as there are cores.
 func TestChecksAreSharedOut(t *testing.T) {
 	cores := min(runtime.GOMAXPROCS(0), 6)
-	for sums, want := range map[device.Sums]int{device.Unsummed: 1, device.Summed: cores} {
+	for _, tt := range []struct {
+		sums  device.Sums
+		bytes int64
+		want  int
+	}{{device.Unsummed, longCheck, 1}, {device.Summed, longCheck / 2, 1}, {device.Summed, longCheck, cores}} {
 		synctest.Test(t, func(t *testing.T) {
 			var n counts
-			r := newRig(t, rigOptions{model: readable, sums: sums, wrap: counting(&n), Options: Options{Depth: 6}})
+			r := newRig(t, rigOptions{model: readable, sums: tt.sums, bytes: tt.bytes, wrap: counting(&n), Options: Options{Depth: 6}})
 			r.p.mu.Lock()
 			r.p.cores = cores
 			r.p.mu.Unlock()
@@ -136,8 +140,8 @@ func TestChecksAreSharedOut(t *testing.T) {
 				r.p.Demand(eid(e%4, e), e, in)
 			}
 			in.await(6)
-			if took := time.Since(start); took != 10*ms || n.readers != want {
-				t.Errorf("sums %v: got %d workers and all after %v, want %d and 10ms", sums, n.readers, took, want)
+			if took := time.Since(start); took != 10*ms || n.readers != tt.want {
+				t.Errorf("%+v: got %d workers and all after %v, want 10ms", tt, n.readers, took)
 			}
 			r.close()
 		})

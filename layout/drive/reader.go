@@ -37,9 +37,19 @@ type done struct {
 func (r *reader) read(ctx context.Context, slice time.Duration) (sample, error) {
 	depth := len(r.buffers) / int(r.block)
 	reads := make([][]done, depth)
+	several := r.several(depth)
 	cpu, began := cpuTime(), time.Now()
 	group, ctx := errgroup.WithContext(ctx)
+	if several != nil {
+		group.Go(func() (err error) {
+			reads[0], err = r.deep(ctx, several, depth, began, slice)
+			return err
+		})
+	}
 	for i := range depth {
+		if several != nil {
+			break
+		}
 		buf := r.buffers[i*int(r.block):][:r.block:r.block]
 		group.Go(func() (err error) {
 			reads[i], err = r.work(ctx, uint64(i), buf, began, slice)
@@ -77,23 +87,33 @@ func (r *reader) work(ctx context.Context, worker uint64, buf []byte, began time
 	return reads, nil
 }
 
-// readOne reads a block. The poison lies at both ends of the buffer: if it is
-// still there, the read only claimed to have happened.
+// readOne reads a block.
 func (r *reader) readOne(buf []byte, off int64, poison uint64) (time.Duration, error) {
-	head, tail := buf[:8], buf[len(buf)-8:]
-	binary.LittleEndian.PutUint64(head, poison)
-	binary.LittleEndian.PutUint64(tail, poison)
+	mark(buf, poison)
 	began := time.Now()
 	n, err := r.file.ReadAt(buf, off)
 	took := time.Since(began)
+	return took, r.judge(buf, off, poison, n, err)
+}
+
+// mark lays poison at both ends of a buffer: if it is still there, a read only claimed
+// to have happened.
+func mark(buf []byte, poison uint64) {
+	binary.LittleEndian.PutUint64(buf, poison)
+	binary.LittleEndian.PutUint64(buf[len(buf)-8:], poison)
+}
+
+// judge is the error of a read into a marked buffer.
+func (r *reader) judge(buf []byte, off int64, poison uint64, n int, err error) error {
 	switch {
 	case n < len(buf):
 		if err == nil {
 			err = short(n, len(buf))
 		}
-		return 0, fmt.Errorf("drive: read %d bytes at %d of %s: %w", len(buf), off, r.path, err)
-	case binary.LittleEndian.Uint64(head) == poison && binary.LittleEndian.Uint64(tail) == poison:
-		return 0, fmt.Errorf("drive: read %d bytes at %d of %s: %w", len(buf), off, r.path, layout.ErrSilentRead)
+	case binary.LittleEndian.Uint64(buf) == poison && binary.LittleEndian.Uint64(buf[len(buf)-8:]) == poison:
+		err = layout.ErrSilentRead
+	default:
+		return nil
 	}
-	return took, nil
+	return fmt.Errorf("drive: read %d bytes at %d of %s: %w", len(buf), off, r.path, err)
 }
