@@ -1,6 +1,6 @@
 // Package safetensors reads the headers of safetensors files, the form in which
 // most models are published: the tensor table and the file's own metadata, never
-// a byte of tensor data unless asked for one tensor.
+// a byte of tensor data unless asked for one tensor. Writer makes such files.
 //
 //	┌───────────────────┬──────────────────────────────┬─────────────────┐
 //	│ n: u64, little-e. │ n bytes of JSON, one object  │ tensor data     │
