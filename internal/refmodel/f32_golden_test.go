@@ -4,13 +4,11 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
-	"outrider/internal/ggufwrite"
 	"outrider/layout"
 	"outrider/layout/gguf"
 )
@@ -34,9 +32,9 @@ func writeF32(t *testing.T, shared, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &ggufwrite.Writer{}
+	w := &gguf.Writer{}
 	for _, key := range donor.Keys() {
-		if value := plainValue(donor, key); value != nil && key != "general.alignment" {
+		if value, _ := donor.Meta(key); key != "general.alignment" {
 			w.Set(key, value)
 		}
 	}
@@ -53,7 +51,7 @@ func writeF32(t *testing.T, shared, path string) {
 		if !ok {
 			t.Fatalf("safetensors: no %s", source)
 		}
-		w.Tensor(name+".weight", uint32(gguf.F32), s.dims, s.data)
+		w.TensorBytes(name+".weight", gguf.F32, s.dims, s.data)
 	}
 	for _, name := range []string{"gate", "up", "down"} {
 		var dims []int64
@@ -62,7 +60,7 @@ func writeF32(t *testing.T, shared, path string) {
 			s := tensors[fmt.Sprintf("model.layers.0.mlp.experts.%d.%s_proj.weight", e, name)]
 			dims, data = append(s.dims, e+1), append(data, s.data...)
 		}
-		w.Tensor("blk.0.ffn_"+name+"_exps.weight", uint32(gguf.F32), dims, data)
+		w.TensorBytes("blk.0.ffn_"+name+"_exps.weight", gguf.F32, dims, data)
 	}
 	raw, err := w.Bytes()
 	if err != nil {
@@ -71,27 +69,6 @@ func writeF32(t *testing.T, shared, path string) {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// plainValue is a metadata value as ggufwrite takes it; nil for a kind that does not occur here.
-func plainValue(file *gguf.File, key string) any {
-	v, _ := file.Meta(key)
-	if s, ok := v.Str(); ok {
-		return s
-	}
-	if list, ok := v.Strings(); ok {
-		return list
-	}
-	if f, ok := v.Float(); ok {
-		return float32(f)
-	}
-	if n, ok := v.Uint(); ok && n <= math.MaxUint32 {
-		return uint32(n)
-	}
-	if list, ok := v.Ints(); ok {
-		return list
-	}
-	return nil
 }
 
 // safetensor is one F32 tensor, dimensions fastest first.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"outrider/internal/ggufwrite"
 	"outrider/layout/gguf"
 )
 
@@ -36,7 +35,7 @@ type tensorData map[string][]float32
 // write makes the file and returns its path and tensors.
 func (s synthetic) write(t testing.TB) (string, tensorData) {
 	t.Helper()
-	w := &ggufwrite.Writer{}
+	w := &gguf.Writer{}
 	s.metadata(w)
 	data := tensorData{}
 	random := rand.New(rand.NewPCG(3, 4))
@@ -65,7 +64,7 @@ func (s synthetic) write(t testing.TB) (string, tensorData) {
 		for i := range min(len(values), int(n)) {
 			putFloat(raw[4*i:], values[i])
 		}
-		w.Tensor(name, uint32(gguf.F32), dims, raw)
+		w.TensorBytes(name, gguf.F32, dims, raw)
 	}
 	h, f, e := int64(c.Hidden), int64(c.ExpertHidden), int64(c.Experts)
 	add("token_embd.weight", 2, h, int64(c.Vocab))
@@ -103,7 +102,7 @@ func (s synthetic) write(t testing.TB) (string, tensorData) {
 	return path, data
 }
 
-func (s synthetic) metadata(w *ggufwrite.Writer) {
+func (s synthetic) metadata(w *gguf.Writer) {
 	c := s.config
 	v := lettersVocabulary(s.merges...)
 	types := make([]int32, len(v.types))

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"outrider/internal/dequant"
-	"outrider/internal/ggufwrite"
 	"outrider/internal/memfs"
 	"outrider/layout"
 	"outrider/layout/gguf"
@@ -19,8 +18,8 @@ import (
 
 // checkpoint builds a writer with the metadata of a model of this many experts
 // and top-k 2.
-func checkpoint(experts, blocks int) *ggufwrite.Writer {
-	w := &ggufwrite.Writer{}
+func checkpoint(experts, blocks int) *gguf.Writer {
+	w := &gguf.Writer{}
 	w.Set("general.architecture", "test")
 	w.Set("test.block_count", uint32(blocks))
 	if experts > 0 {
@@ -30,13 +29,13 @@ func checkpoint(experts, blocks int) *ggufwrite.Writer {
 	return w
 }
 
-func find(w *ggufwrite.Writer, t *testing.T) (layout.Checkpoint, error) {
+func find(w *gguf.Writer, t *testing.T) (layout.Checkpoint, error) {
 	t.Helper()
 	return open(t, oneFile(t, w), "m.gguf").Checkpoint()
 }
 
 // stackedLayer adds gate, up and down of four experts.
-func stackedLayer(w *ggufwrite.Writer, block int) {
+func stackedLayer(w *gguf.Writer, block int) {
 	add(w, fmt.Sprintf("blk.%d.ffn_gate_exps.weight", block), gguf.Q8_0, 32, 5, 4)
 	add(w, fmt.Sprintf("blk.%d.ffn_up_exps.weight", block), gguf.Q8_0, 32, 5, 4)
 	add(w, fmt.Sprintf("blk.%d.ffn_down_exps.weight", block), gguf.F16, 5, 32, 4)
@@ -132,12 +131,8 @@ func TestCheckpointPerExpert(t *testing.T) {
 		}
 	}
 	add(w, "output.weight", gguf.F32, 7)
-	shards, err := w.Split(5, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fsys := &memfs.ReadOnly{Files: map[string][]byte{ggufwrite.ShardName("m", 0, 2): shards[0], ggufwrite.ShardName("m", 1, 2): shards[1]}}
-	f := open(t, fsys, ggufwrite.ShardName("m", 0, 2))
+	fsys := &memfs.ReadOnly{Files: split(t, w, "m", 5, -1)}
+	f := open(t, fsys, gguf.ShardName("m", 0, 2))
 	cp, err := f.Checkpoint()
 	if err != nil {
 		t.Fatal(err)
@@ -190,45 +185,45 @@ func TestCheckpointWithoutGate(t *testing.T) {
 }
 
 func TestCheckpointErrors(t *testing.T) {
-	one := func(name string, typ gguf.Type, dims ...int64) func(*ggufwrite.Writer) {
-		return func(w *ggufwrite.Writer) { add(w, name, typ, dims...) }
+	one := func(name string, typ gguf.Type, dims ...int64) func(*gguf.Writer) {
+		return func(w *gguf.Writer) { add(w, name, typ, dims...) }
 	}
-	layer0 := func(w *ggufwrite.Writer) { stackedLayer(w, 0) }
+	layer0 := func(w *gguf.Writer) { stackedLayer(w, 0) }
 	for _, c := range []struct {
 		name    string
 		experts int
-		build   []func(*ggufwrite.Writer)
+		build   []func(*gguf.Writer)
 		is      error
 		want    string
 	}{
-		{"dense", 4, []func(*ggufwrite.Writer){one("blk.0.ffn_gate.weight", gguf.F32, 4)}, gguf.ErrNoExperts, "none of 1 tensors is named blk.N.ffn_{gate,up,gate_up,down}_exps.weight"},
-		{"parts of a segment don't match", 4, []func(*ggufwrite.Writer){one("blk.0.xffn_gate_exps.weight", gguf.F32, 4, 4, 4), one("blk.0.ffn_gate_expsx.weight", gguf.F32, 4, 4, 4)}, gguf.ErrNoExperts, "none of 2"},
+		{"dense", 4, []func(*gguf.Writer){one("blk.0.ffn_gate.weight", gguf.F32, 4)}, gguf.ErrNoExperts, "none of 1 tensors is named blk.N.ffn_{gate,up,gate_up,down}_exps.weight"},
+		{"parts of a segment don't match", 4, []func(*gguf.Writer){one("blk.0.xffn_gate_exps.weight", gguf.F32, 4, 4, 4), one("blk.0.ffn_gate_expsx.weight", gguf.F32, 4, 4, 4)}, gguf.ErrNoExperts, "none of 2"},
 		{"empty", 4, nil, gguf.ErrNoExperts, "none of 0 tensors"},
-		{"imatrix", 4, []func(*ggufwrite.Writer){layer0, func(w *ggufwrite.Writer) { w.Set("general.type", "imatrix") }}, gguf.ErrNoExperts, `general.type is "imatrix", want "model"`},
-		{"other expert count", 8, []func(*ggufwrite.Writer){layer0}, gguf.ErrExperts, `"blk.0.ffn_gate_exps.weight" has dimensions [32 5 4], want 3 of them, the last 8`},
-		{"layers of unequal count", 4, []func(*ggufwrite.Writer){layer0, one("blk.1.ffn_up_exps.weight", gguf.F32, 2, 2, 5), one("blk.1.ffn_down_exps.weight", gguf.F32, 2, 2, 5)}, gguf.ErrExperts, `"blk.1.ffn_up_exps.weight" has dimensions [2 2 5]`},
-		{"top-k above experts", 1, []func(*ggufwrite.Writer){layer0}, gguf.ErrExperts, "top-k 2, want 1 to 1"},
-		{"no down", 4, []func(*ggufwrite.Writer){one("blk.0.ffn_gate_exps.weight", gguf.F32, 2, 2, 4), one("blk.0.ffn_up_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "block 0 has gate, up, want down and up"},
-		{"no up", 4, []func(*ggufwrite.Writer){one("blk.0.ffn_gate_exps.weight", gguf.F32, 2, 2, 4), one("blk.0.ffn_down_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "block 0 has down, gate"},
-		{"fused and apart", 4, []func(*ggufwrite.Writer){layer0, one("blk.0.ffn_gate_up_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "gate_up and also gate or up"},
-		{"bias of nothing", 4, []func(*ggufwrite.Writer){layer0, one("blk.0.ffn_gate_up_exps.bias", gguf.F32, 2, 4)}, gguf.ErrExperts, `"blk.0.ffn_gate_up_exps.bias" belongs to no record`},
-		{"unknown projection", 4, []func(*ggufwrite.Writer){layer0, one("blk.0.ffn_side_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, `"blk.0.ffn_side_exps.weight" is named like a routed expert's`},
-		{"unknown suffix", 4, []func(*ggufwrite.Writer){layer0, one("blk.0.ffn_gate_exps.qzeros", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, `"blk.0.ffn_gate_exps.qzeros"`},
-		{"repacked by others", 4, []func(*ggufwrite.Writer){layer0, one("blk.0.ffn_up_exps.3.numa.0.weight", gguf.F32, 2)}, gguf.ErrExperts, "numa.0.weight"},
-		{"no block number", 4, []func(*ggufwrite.Writer){layer0, one("enc.blk.0.ffn_up_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "enc.blk.0.ffn_up_exps.weight"},
-		{"block number with a zero", 4, []func(*ggufwrite.Writer){layer0, one("blk.00.ffn_up_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "blk.00.ffn_up_exps.weight"},
-		{"block beyond the count", 4, []func(*ggufwrite.Writer){layer0, one("blk.4.ffn_up_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "beyond the model's 4 blocks"},
-		{"wrong rank", 4, []func(*ggufwrite.Writer){layer0, one("blk.1.ffn_up_exps.weight", gguf.F32, 4, 4), one("blk.1.ffn_down_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "has dimensions [4 4], want 3"},
-		{"side tensor of other count", 4, []func(*ggufwrite.Writer){layer0, one("blk.0.ffn_up_exps.scale", gguf.F32, 5)}, gguf.ErrExperts, "has dimensions [5], want 1 of them, the last 4"},
-		{"scale in blocks", 32, []func(*ggufwrite.Writer){one("blk.0.ffn_up_exps.weight", gguf.F32, 2, 2, 32), one("blk.0.ffn_down_exps.weight", gguf.F32, 2, 2, 32), one("blk.0.ffn_up_exps.scale", gguf.Q8_0, 32)}, gguf.ErrExperts, "34 bytes, which 32 experts do not share evenly"},
-		{"single expert missing", 2, []func(*ggufwrite.Writer){one("blk.0.ffn_up.0.weight", gguf.F32, 2, 2), one("blk.0.ffn_up.1.weight", gguf.F32, 2, 2), one("blk.0.ffn_down.1.weight", gguf.F32, 2, 2)}, gguf.ErrExperts, "block 0 has no down of expert 0; 1 of 2 experts are there"},
-		{"single expert too many", 2, []func(*ggufwrite.Writer){one("blk.0.ffn_up.0.weight", gguf.F32, 2, 2), one("blk.0.ffn_up.7.weight", gguf.F32, 2, 2), one("blk.0.ffn_down.1.weight", gguf.F32, 2, 2)}, gguf.ErrExperts, `"blk.0.ffn_up.7.weight": the model has 2 experts`},
-		{"single experts of unequal make", 2, []func(*ggufwrite.Writer){one("blk.0.ffn_up.0.weight", gguf.F32, 2, 2), one("blk.0.ffn_up.1.weight", gguf.F16, 2, 2), one("blk.0.ffn_down.1.weight", gguf.F32, 2, 2)}, gguf.ErrExperts, `"blk.0.ffn_up.1.weight" is F16 [2 2], want F32 [2 2]`},
-		{"stacked and single", 4, []func(*ggufwrite.Writer){layer0, one("blk.0.ffn_up.0.weight", gguf.Q8_0, 32, 5)}, gguf.ErrExperts, "single experts' tensors of the same projection"},
-		{"prediction blocks only", 4, []func(*ggufwrite.Writer){layer0, func(w *ggufwrite.Writer) { w.Set("test.nextn_predict_layers", uint32(4)) }}, gguf.ErrExperts, "nextn_predict_layers is 4 of block_count 4"},
-		{"count is a string", 0, []func(*ggufwrite.Writer){layer0, func(w *ggufwrite.Writer) { w.Set("test.expert_count", "four") }}, gguf.ErrExperts, `"test.expert_count" is four (string)`},
-		{"count of 2^40", 0, []func(*ggufwrite.Writer){layer0, func(w *ggufwrite.Writer) { w.Set("test.expert_count", uint64(1<<40)) }}, gguf.ErrExperts, "want a number up to"},
-		{"count unknown, rank wrong", 0, []func(*ggufwrite.Writer){one("blk.0.ffn_up_exps.weight", gguf.F32, 4)}, gguf.ErrExperts, "has dimensions [4], want 3"},
+		{"imatrix", 4, []func(*gguf.Writer){layer0, func(w *gguf.Writer) { w.Set("general.type", "imatrix") }}, gguf.ErrNoExperts, `general.type is "imatrix", want "model"`},
+		{"other expert count", 8, []func(*gguf.Writer){layer0}, gguf.ErrExperts, `"blk.0.ffn_gate_exps.weight" has dimensions [32 5 4], want 3 of them, the last 8`},
+		{"layers of unequal count", 4, []func(*gguf.Writer){layer0, one("blk.1.ffn_up_exps.weight", gguf.F32, 2, 2, 5), one("blk.1.ffn_down_exps.weight", gguf.F32, 2, 2, 5)}, gguf.ErrExperts, `"blk.1.ffn_up_exps.weight" has dimensions [2 2 5]`},
+		{"top-k above experts", 1, []func(*gguf.Writer){layer0}, gguf.ErrExperts, "top-k 2, want 1 to 1"},
+		{"no down", 4, []func(*gguf.Writer){one("blk.0.ffn_gate_exps.weight", gguf.F32, 2, 2, 4), one("blk.0.ffn_up_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "block 0 has gate, up, want down and up"},
+		{"no up", 4, []func(*gguf.Writer){one("blk.0.ffn_gate_exps.weight", gguf.F32, 2, 2, 4), one("blk.0.ffn_down_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "block 0 has down, gate"},
+		{"fused and apart", 4, []func(*gguf.Writer){layer0, one("blk.0.ffn_gate_up_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "gate_up and also gate or up"},
+		{"bias of nothing", 4, []func(*gguf.Writer){layer0, one("blk.0.ffn_gate_up_exps.bias", gguf.F32, 2, 4)}, gguf.ErrExperts, `"blk.0.ffn_gate_up_exps.bias" belongs to no record`},
+		{"unknown projection", 4, []func(*gguf.Writer){layer0, one("blk.0.ffn_side_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, `"blk.0.ffn_side_exps.weight" is named like a routed expert's`},
+		{"unknown suffix", 4, []func(*gguf.Writer){layer0, one("blk.0.ffn_gate_exps.qzeros", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, `"blk.0.ffn_gate_exps.qzeros"`},
+		{"repacked by others", 4, []func(*gguf.Writer){layer0, one("blk.0.ffn_up_exps.3.numa.0.weight", gguf.F32, 2)}, gguf.ErrExperts, "numa.0.weight"},
+		{"no block number", 4, []func(*gguf.Writer){layer0, one("enc.blk.0.ffn_up_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "enc.blk.0.ffn_up_exps.weight"},
+		{"block number with a zero", 4, []func(*gguf.Writer){layer0, one("blk.00.ffn_up_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "blk.00.ffn_up_exps.weight"},
+		{"block beyond the count", 4, []func(*gguf.Writer){layer0, one("blk.4.ffn_up_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "beyond the model's 4 blocks"},
+		{"wrong rank", 4, []func(*gguf.Writer){layer0, one("blk.1.ffn_up_exps.weight", gguf.F32, 4, 4), one("blk.1.ffn_down_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "has dimensions [4 4], want 3"},
+		{"side tensor of other count", 4, []func(*gguf.Writer){layer0, one("blk.0.ffn_up_exps.scale", gguf.F32, 5)}, gguf.ErrExperts, "has dimensions [5], want 1 of them, the last 4"},
+		{"scale in blocks", 32, []func(*gguf.Writer){one("blk.0.ffn_up_exps.weight", gguf.F32, 2, 2, 32), one("blk.0.ffn_down_exps.weight", gguf.F32, 2, 2, 32), one("blk.0.ffn_up_exps.scale", gguf.Q8_0, 32)}, gguf.ErrExperts, "34 bytes, which 32 experts do not share evenly"},
+		{"single expert missing", 2, []func(*gguf.Writer){one("blk.0.ffn_up.0.weight", gguf.F32, 2, 2), one("blk.0.ffn_up.1.weight", gguf.F32, 2, 2), one("blk.0.ffn_down.1.weight", gguf.F32, 2, 2)}, gguf.ErrExperts, "block 0 has no down of expert 0; 1 of 2 experts are there"},
+		{"single expert too many", 2, []func(*gguf.Writer){one("blk.0.ffn_up.0.weight", gguf.F32, 2, 2), one("blk.0.ffn_up.7.weight", gguf.F32, 2, 2), one("blk.0.ffn_down.1.weight", gguf.F32, 2, 2)}, gguf.ErrExperts, `"blk.0.ffn_up.7.weight": the model has 2 experts`},
+		{"single experts of unequal make", 2, []func(*gguf.Writer){one("blk.0.ffn_up.0.weight", gguf.F32, 2, 2), one("blk.0.ffn_up.1.weight", gguf.F16, 2, 2), one("blk.0.ffn_down.1.weight", gguf.F32, 2, 2)}, gguf.ErrExperts, `"blk.0.ffn_up.1.weight" is F16 [2 2], want F32 [2 2]`},
+		{"stacked and single", 4, []func(*gguf.Writer){layer0, one("blk.0.ffn_up.0.weight", gguf.Q8_0, 32, 5)}, gguf.ErrExperts, "single experts' tensors of the same projection"},
+		{"prediction blocks only", 4, []func(*gguf.Writer){layer0, func(w *gguf.Writer) { w.Set("test.nextn_predict_layers", uint32(4)) }}, gguf.ErrExperts, "nextn_predict_layers is 4 of block_count 4"},
+		{"count is a string", 0, []func(*gguf.Writer){layer0, func(w *gguf.Writer) { w.Set("test.expert_count", "four") }}, gguf.ErrExperts, `"test.expert_count" is four (string)`},
+		{"count of 2^40", 0, []func(*gguf.Writer){layer0, func(w *gguf.Writer) { w.Set("test.expert_count", uint64(1<<40)) }}, gguf.ErrExperts, "want a number up to"},
+		{"count unknown, rank wrong", 0, []func(*gguf.Writer){one("blk.0.ffn_up_exps.weight", gguf.F32, 4)}, gguf.ErrExperts, "has dimensions [4], want 3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := checkpoint(c.experts, 4)
@@ -245,7 +240,7 @@ func TestCheckpointErrors(t *testing.T) {
 }
 
 func TestCheckpointNeedsTopK(t *testing.T) {
-	w := &ggufwrite.Writer{}
+	w := &gguf.Writer{}
 	w.Set("general.architecture", "test")
 	stackedLayer(w, 0)
 	if _, err := find(w, t); !errors.Is(err, gguf.ErrExperts) || !strings.Contains(err.Error(), `"test.expert_used_count" is missing`) {

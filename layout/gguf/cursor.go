@@ -1,7 +1,6 @@
 package gguf
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 	"slices"
@@ -33,6 +32,7 @@ type cursor struct {
 	path string
 	head []byte
 	pos  int64
+	big  bool // numbers are big-endian
 }
 
 func (c *cursor) left() int64 { return c.file.Size() - c.pos }
@@ -87,7 +87,7 @@ func (c *cursor) u32(what string) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	return binary.LittleEndian.Uint32(b), nil
+	return orderOf(c.big).Uint32(b), nil
 }
 
 func (c *cursor) u64(what string) (uint64, error) {
@@ -95,7 +95,7 @@ func (c *cursor) u64(what string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return binary.LittleEndian.Uint64(b), nil
+	return orderOf(c.big).Uint64(b), nil
 }
 
 // skipString steps over a string and returns where its text lies.

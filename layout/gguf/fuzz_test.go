@@ -24,14 +24,11 @@ func FuzzOpen(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(b)
-	shards, err := w.Split(1, -1)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(shards[0])
+	shards := split(f, w, "m", 1, -1)
+	f.Add(shards[gguf.ShardName("m", 0, 2)])
 	f.Fuzz(func(t *testing.T, data []byte) {
 		const path = "m-00001-of-00002.gguf"
-		fsys := &memfs.ReadOnly{Files: map[string][]byte{path: data, "m-00002-of-00002.gguf": shards[1]}}
+		fsys := &memfs.ReadOnly{Files: map[string][]byte{path: data, "m-00002-of-00002.gguf": shards["m-00002-of-00002.gguf"]}}
 		file, err := gguf.Open(fsys, path)
 		if n := fsys.Opens.Load(); n != 0 {
 			t.Fatalf("%d files are still open, want 0", n)

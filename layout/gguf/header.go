@@ -21,6 +21,7 @@ const (
 type shard struct {
 	file    layout.CheckpointFile
 	version uint32
+	big     bool // big-endian
 	keys    []string
 	meta    map[string]Value
 	tensors []Tensor
@@ -50,6 +51,7 @@ func parseShard(file layout.File, path string) (*shard, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.big = c.big
 	if err := s.parseMeta(c, keys); err != nil {
 		return nil, err
 	}
@@ -91,8 +93,9 @@ func (s *shard) parseFixed(c *cursor) (tensors, keys int, err error) {
 	if s.version, err = c.u32("version"); err != nil {
 		return 0, 0, err
 	}
-	if v := bits.ReverseBytes32(s.version); v >= 1 && v < 1<<16 && s.version >= 1<<16 {
-		return 0, 0, c.fail(ErrVersion, "big-endian GGUF, not supported; convert the file to little-endian")
+	// The version's lower half is never zero: it tells the byte order of all that follows.
+	if s.version&0xffff == 0 && s.version != 0 {
+		s.version, c.big = bits.ReverseBytes32(s.version), true
 	}
 	if s.version != 2 && s.version != 3 {
 		return 0, 0, c.fail(ErrVersion, "version %d, want 2 or 3; convert the model again with current tools", s.version)

@@ -42,7 +42,7 @@ func (c *cursor) value(key string) (rawValue, error) {
 	if err != nil {
 		return rawValue{}, err
 	}
-	v := rawValue{Value: Value{kind: Kind(kind)}}
+	v := rawValue{Value: Value{kind: Kind(kind), big: c.big}}
 	if !v.kind.known() {
 		c.pos -= 4
 		return v, c.fail(ErrDamaged, "metadata key %q has %v, which the format does not have", key, v.kind)

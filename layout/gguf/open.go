@@ -12,6 +12,7 @@ import (
 type File struct {
 	fsys    layout.FS
 	version int
+	big     bool
 	keys    []string
 	meta    map[string]Value
 	shards  []layout.CheckpointFile
@@ -31,7 +32,7 @@ func Open(fsys layout.FS, path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{fsys: fsys, version: int(shards[0].version), keys: shards[0].keys, meta: shards[0].meta, byName: map[string]int{}}
+	f := &File{fsys: fsys, version: int(shards[0].version), big: shards[0].big, keys: shards[0].keys, meta: shards[0].meta, byName: map[string]int{}}
 	for i, s := range shards {
 		f.shards = append(f.shards, s.file)
 		for _, t := range s.tensors {
@@ -48,6 +49,10 @@ func Open(fsys layout.FS, path string) (*File, error) {
 
 // Version is the GGUF version of the (first) file: 2 or 3.
 func (f *File) Version() int { return f.version }
+
+// BigEndian reports whether the file is big-endian. Metadata is decoded all the
+// same; tensor bytes are handed out as they are, their numbers in that order.
+func (f *File) BigEndian() bool { return f.big }
 
 // Meta looks up a metadata value. Of a split checkpoint the first shard's
 // metadata counts.

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"outrider/internal/ggufwrite"
 	"outrider/internal/memfs"
 	"outrider/layout"
 	"outrider/layout/gguf"
@@ -28,20 +27,20 @@ func pattern(seed byte, n int64) []byte {
 	return b
 }
 
-func add(w *ggufwrite.Writer, name string, typ gguf.Type, dims ...int64) []byte {
+func add(w *gguf.Writer, name string, typ gguf.Type, dims ...int64) []byte {
 	n, err := typ.Bytes(dims)
 	if err != nil {
 		panic(err) // a test's own mistake
 	}
 	data := pattern(byte(len(name)), n)
-	w.Tensor(name, uint32(typ), dims, data)
+	w.TensorBytes(name, typ, dims, data)
 	return data
 }
 
 func TestOpenSynthetic(t *testing.T) {
 	for _, align := range []uint32{0, 1, 32, 64, 4096} {
 		for _, version := range []uint32{2, 3} {
-			w := &ggufwrite.Writer{Alignment: align, Version: version}
+			w := &gguf.Writer{Align: align, Version: version}
 			w.Set("general.architecture", "testarch")
 			w.Set("testarch.number", uint32(5))
 			a := add(w, "a.weight", gguf.Q8_0, 32, 3)
@@ -87,7 +86,7 @@ func TestOpenSynthetic(t *testing.T) {
 
 // Only the header is read, in chunks, however large the tensors are.
 func TestOpenReadsHeaderOnly(t *testing.T) {
-	w := &ggufwrite.Writer{}
+	w := &gguf.Writer{}
 	tokens := make([]string, 50_000)
 	for i := range tokens {
 		tokens[i] = fmt.Sprintf("token %d", i)
@@ -125,7 +124,7 @@ func (f shortFS) Open(name string, m layout.Mode) (layout.File, error) {
 }
 
 func TestReadFailures(t *testing.T) {
-	w := &ggufwrite.Writer{}
+	w := &gguf.Writer{}
 	add(w, "a", gguf.I8, 64)
 	fsys := oneFile(t, w)
 	if _, err := gguf.Open(shortFS{fsys}, "m.gguf"); !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "read header at byte 0") {

@@ -6,13 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"outrider/internal/ggufwrite"
 	"outrider/layout"
 	"outrider/layout/gguf"
 )
 
 // routed is a model of two layers of four experts; blocks says where they are.
-func routed(blocks ...int) *ggufwrite.Writer {
+func routed(blocks ...int) *gguf.Writer {
 	w := checkpoint(4, blocks[len(blocks)-1]+1)
 	for _, b := range blocks {
 		stackedLayer(w, b)
@@ -94,23 +93,23 @@ func TestRouterScoring(t *testing.T) {
 
 // Routers that cannot be read are no reason not to serve the experts.
 func TestNoRouters(t *testing.T) {
-	whole := func(w *ggufwrite.Writer) { add(w, gate(0), gguf.F32, 32, 4); add(w, gate(1), gguf.F32, 32, 4) }
+	whole := func(w *gguf.Writer) { add(w, gate(0), gguf.F32, 32, 4); add(w, gate(1), gguf.F32, 32, 4) }
 	for _, test := range []struct {
 		why    string
-		change func(*ggufwrite.Writer)
+		change func(*gguf.Writer)
 	}{
-		{"no tensor blk.0.ffn_gate_inp.weight", func(w *ggufwrite.Writer) {}},
-		{"no tensor blk.1.ffn_gate_inp.weight", func(w *ggufwrite.Writer) { add(w, gate(0), gguf.F32, 32, 4) }},
-		{"has type Q4_0", func(w *ggufwrite.Writer) { add(w, gate(0), gguf.Q4_0, 32, 4) }},
-		{"[32 5], want [columns 4]", func(w *ggufwrite.Writer) { add(w, gate(0), gguf.F32, 32, 5) }},
-		{"[128], want [columns 4]", func(w *ggufwrite.Writer) { add(w, gate(0), gguf.F32, 128) }},
-		{"has 64 columns, those before it 32", func(w *ggufwrite.Writer) { add(w, gate(0), gguf.F32, 32, 4); add(w, gate(1), gguf.F32, 64, 4) }},
-		{"[5], want [4]", func(w *ggufwrite.Writer) { whole(w); add(w, "blk.1.exp_probs_b.bias", gguf.F32, 5) }},
-		{"bias has type I32", func(w *ggufwrite.Writer) { whole(w); add(w, "blk.0.ffn_gate_inp.bias", gguf.I32, 4) }},
-		{"expert_gating_func is 9", func(w *ggufwrite.Writer) { whole(w); w.Set("test.expert_gating_func", uint32(9)) }},
-		{"expert_gating_func is softmax", func(w *ggufwrite.Writer) { whole(w); w.Set("test.expert_gating_func", "softmax") }},
-		{"0 of 3 groups of 4", func(w *ggufwrite.Writer) { whole(w); w.Set("test.expert_group_count", uint32(3)) }},
-		{"3 of 2 groups", func(w *ggufwrite.Writer) {
+		{"no tensor blk.0.ffn_gate_inp.weight", func(w *gguf.Writer) {}},
+		{"no tensor blk.1.ffn_gate_inp.weight", func(w *gguf.Writer) { add(w, gate(0), gguf.F32, 32, 4) }},
+		{"has type Q4_0", func(w *gguf.Writer) { add(w, gate(0), gguf.Q4_0, 32, 4) }},
+		{"[32 5], want [columns 4]", func(w *gguf.Writer) { add(w, gate(0), gguf.F32, 32, 5) }},
+		{"[128], want [columns 4]", func(w *gguf.Writer) { add(w, gate(0), gguf.F32, 128) }},
+		{"has 64 columns, those before it 32", func(w *gguf.Writer) { add(w, gate(0), gguf.F32, 32, 4); add(w, gate(1), gguf.F32, 64, 4) }},
+		{"[5], want [4]", func(w *gguf.Writer) { whole(w); add(w, "blk.1.exp_probs_b.bias", gguf.F32, 5) }},
+		{"bias has type I32", func(w *gguf.Writer) { whole(w); add(w, "blk.0.ffn_gate_inp.bias", gguf.I32, 4) }},
+		{"expert_gating_func is 9", func(w *gguf.Writer) { whole(w); w.Set("test.expert_gating_func", uint32(9)) }},
+		{"expert_gating_func is softmax", func(w *gguf.Writer) { whole(w); w.Set("test.expert_gating_func", "softmax") }},
+		{"0 of 3 groups of 4", func(w *gguf.Writer) { whole(w); w.Set("test.expert_group_count", uint32(3)) }},
+		{"3 of 2 groups", func(w *gguf.Writer) {
 			whole(w)
 			w.Set("test.expert_group_count", uint32(2))
 			w.Set("test.expert_group_used_count", uint32(3))

@@ -21,11 +21,6 @@ const (
 
 var shardName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
 
-// shardPath is the name of shard no (from 0) of count.
-func shardPath(prefix string, no, count int) string {
-	return fmt.Sprintf("%s-%05d-of-%05d.gguf", prefix, no+1, count)
-}
-
 // siblings reads the other shards of the checkpoint that s belongs to and
 // returns all in order. Whether a file is split is told by its metadata; a
 // name alone that looks like a shard's means nothing.
@@ -44,7 +39,7 @@ func siblings(fsys layout.FS, s *shard) ([]*shard, error) {
 	}
 	paths := make([]string, count)
 	for i := range paths {
-		paths[i] = shardPath(prefix, i, count)
+		paths[i] = ShardName(prefix, i, count)
 	}
 	if err := checkPresent(fsys, s.file.Path, paths); err != nil {
 		return nil, err
@@ -87,7 +82,7 @@ func (s *shard) prefix(no, count int) (string, error) {
 	m := shardName.FindStringSubmatch(s.file.Path)
 	if m == nil {
 		return "", wrong(ErrSplit, s.file.Path, "it is a shard of %d, but its name does not end in %q, so the others cannot be found; give it back its name",
-			count, shardPath("", max(no, 0), count))
+			count, ShardName("", max(no, 0), count))
 	}
 	gotNo, gotCount := atoi(m[2])-1, atoi(m[3])
 	if gotNo != no || gotCount != count {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"outrider/internal/ggufwrite"
 	"outrider/internal/memfs"
 	"outrider/layout/gguf"
 )
@@ -16,23 +15,15 @@ import (
 // splitFS holds six tensors in three shards, the first of them with metadata only.
 func splitFS(t *testing.T) *memfs.ReadOnly {
 	t.Helper()
-	w := &ggufwrite.Writer{}
+	w := &gguf.Writer{}
 	w.Set("general.architecture", "split")
 	for i := range 6 {
 		add(w, fmt.Sprintf("t%d", i), gguf.I8, int64(10+i))
 	}
-	shards, err := w.Split(0, 4, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fsys := &memfs.ReadOnly{Files: map[string][]byte{}}
-	for i, b := range shards {
-		fsys.Files["dir-00001-of-00002/"+ggufwrite.ShardName("m", i, len(shards))] = b
-	}
-	return fsys
+	return &memfs.ReadOnly{Files: split(t, w, "dir-00001-of-00002/m", 0, 4, -1)}
 }
 
-func shard(no int) string { return "dir-00001-of-00002/" + ggufwrite.ShardName("m", no, 3) }
+func shard(no int) string { return "dir-00001-of-00002/" + gguf.ShardName("m", no, 3) }
 
 func TestSplitOpenedByAnyShard(t *testing.T) {
 	fsys := splitFS(t)
@@ -60,7 +51,7 @@ func TestSplitOpenedByAnyShard(t *testing.T) {
 func TestSplitErrors(t *testing.T) {
 	// shardOf writes one shard with split metadata of choice.
 	shardOf := func(no, count, total int, tensors ...string) []byte {
-		w := &ggufwrite.Writer{}
+		w := &gguf.Writer{}
 		w.Set("split.no", uint16(no))
 		w.Set("split.count", uint16(count))
 		w.Set("split.tensors.count", int32(total))
@@ -105,7 +96,7 @@ func TestSplitErrors(t *testing.T) {
 		{"second damaged", func(m map[string][]byte) { m[shard(1)] = []byte("<html>") }, shard(0), gguf.ErrNotGGUF,
 			[]string{shard(1), `"<htm"`}},
 		{"count is a string", func(m map[string][]byte) {
-			w := &ggufwrite.Writer{}
+			w := &gguf.Writer{}
 			w.Set("split.count", "three")
 			m["s.gguf"], _ = w.Bytes()
 		}, "s.gguf", gguf.ErrSplit, []string{"split.count is three (string)"}},
@@ -134,7 +125,7 @@ func TestSplitErrors(t *testing.T) {
 
 // A name that looks like a shard's is no split: only metadata says so.
 func TestSplitNameAlone(t *testing.T) {
-	w := &ggufwrite.Writer{}
+	w := &gguf.Writer{}
 	add(w, "a", gguf.I8, 10)
 	fsys := oneFile(t, w)
 	fsys.Files["m-00001-of-00009.gguf"] = fsys.Files["m.gguf"]

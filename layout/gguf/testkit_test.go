@@ -1,11 +1,12 @@
 package gguf_test
 
 import (
+	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"outrider/internal/ggufwrite"
 	"outrider/internal/memfs"
 	"outrider/internal/testfiles"
 	"outrider/layout"
@@ -13,13 +14,38 @@ import (
 )
 
 // oneFile is a file system with the writer's checkpoint as "m.gguf".
-func oneFile(t testing.TB, w *ggufwrite.Writer) *memfs.ReadOnly {
+func oneFile(t testing.TB, w *gguf.Writer) *memfs.ReadOnly {
 	t.Helper()
 	b, err := w.Bytes()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &memfs.ReadOnly{Files: map[string][]byte{"m.gguf": b}}
+}
+
+// split gives the writer's checkpoint as shards of so many tensors, by name.
+func split(t testing.TB, w *gguf.Writer, prefix string, tensors ...int) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	_, err := w.WriteShards(prefix, tensors, func(name string) (io.WriteCloser, error) {
+		return &memoryFile{name: name, files: files}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// memoryFile is in files when it is closed.
+type memoryFile struct {
+	bytes.Buffer
+	name  string
+	files map[string][]byte
+}
+
+func (m *memoryFile) Close() error {
+	m.files[m.name] = m.Bytes()
+	return nil
 }
 
 func open(t testing.TB, fsys layout.FS, path string) *gguf.File {

@@ -1,7 +1,6 @@
 package gguf
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"strconv"
@@ -57,8 +56,11 @@ type Value struct {
 	kind Kind
 	elem Kind   // of an array
 	n    int    // elements of an array
+	big  bool   // big-endian
 	raw  []byte // checked when the header was parsed: decoding cannot fail
 }
+
+func (v Value) order() byteOrder { return orderOf(v.big) }
 
 // Kind is the value's kind.
 func (v Value) Kind() Kind { return v.kind }
@@ -118,19 +120,19 @@ func (v Value) Bool() (bool, bool) {
 }
 
 // Int is the value of any integer that 64 signed bits hold.
-func (v Value) Int() (int64, bool) { return intAt(v.kind, v.raw) }
+func (v Value) Int() (int64, bool) { return intAt(v.kind, v.raw, v.order()) }
 
 // Uint is the value of any integer that is not negative.
 func (v Value) Uint() (uint64, bool) {
 	if v.kind == KindUint64 {
-		return binary.LittleEndian.Uint64(v.raw), true
+		return v.order().Uint64(v.raw), true
 	}
 	i, ok := v.Int()
 	return uint64(i), ok && i >= 0
 }
 
 // Float is the value of a float32 or float64.
-func (v Value) Float() (float64, bool) { return floatAt(v.kind, v.raw) }
+func (v Value) Float() (float64, bool) { return floatAt(v.kind, v.raw, v.order()) }
 
 // Strings decodes an array of strings into a new slice.
 func (v Value) Strings() ([]string, bool) {
@@ -138,9 +140,9 @@ func (v Value) Strings() ([]string, bool) {
 		return nil, false
 	}
 	out := make([]string, v.n)
-	raw := v.raw
+	raw, order := v.raw, v.order()
 	for i := range out {
-		n := binary.LittleEndian.Uint64(raw)
+		n := order.Uint64(raw)
 		out[i] = string(raw[8 : 8+n])
 		raw = raw[8+n:]
 	}
@@ -155,21 +157,22 @@ func (v Value) Floats() ([]float64, bool) { return array(v, floatAt) }
 
 // Bools decodes an array of bools into a new slice.
 func (v Value) Bools() ([]bool, bool) {
-	return array(v, func(k Kind, raw []byte) (bool, bool) { return k == KindBool && raw[0] != 0, k == KindBool })
+	return array(v, func(k Kind, raw []byte, _ byteOrder) (bool, bool) { return k == KindBool && raw[0] != 0, k == KindBool })
 }
 
-func array[T any](v Value, at func(Kind, []byte) (T, bool)) ([]T, bool) {
+func array[T any](v Value, at func(Kind, []byte, byteOrder) (T, bool)) ([]T, bool) {
 	if v.kind != KindArray || v.elem.fixed() == 0 {
 		return nil, false
 	}
+	order := v.order()
 	var zero [8]byte // an empty array has a kind too
-	if _, ok := at(v.elem, zero[:]); !ok {
+	if _, ok := at(v.elem, zero[:], order); !ok {
 		return nil, false
 	}
 	out := make([]T, v.n)
 	size := int(v.elem.fixed())
 	for i := range out {
-		x, ok := at(v.elem, v.raw[i*size:])
+		x, ok := at(v.elem, v.raw[i*size:], order)
 		if !ok {
 			return nil, false
 		}
@@ -178,7 +181,7 @@ func array[T any](v Value, at func(Kind, []byte) (T, bool)) ([]T, bool) {
 	return out, true
 }
 
-func intAt(k Kind, raw []byte) (int64, bool) {
+func intAt(k Kind, raw []byte, order byteOrder) (int64, bool) {
 	if len(raw) == 0 {
 		return 0, false
 	}
@@ -188,28 +191,28 @@ func intAt(k Kind, raw []byte) (int64, bool) {
 	case KindInt8:
 		return int64(int8(raw[0])), true
 	case KindUint16:
-		return int64(binary.LittleEndian.Uint16(raw)), true
+		return int64(order.Uint16(raw)), true
 	case KindInt16:
-		return int64(int16(binary.LittleEndian.Uint16(raw))), true
+		return int64(int16(order.Uint16(raw))), true
 	case KindUint32:
-		return int64(binary.LittleEndian.Uint32(raw)), true
+		return int64(order.Uint32(raw)), true
 	case KindInt32:
-		return int64(int32(binary.LittleEndian.Uint32(raw))), true
+		return int64(int32(order.Uint32(raw))), true
 	case KindUint64:
-		u := binary.LittleEndian.Uint64(raw)
+		u := order.Uint64(raw)
 		return int64(u), u <= math.MaxInt64
 	case KindInt64:
-		return int64(binary.LittleEndian.Uint64(raw)), true
+		return int64(order.Uint64(raw)), true
 	}
 	return 0, false
 }
 
-func floatAt(k Kind, raw []byte) (float64, bool) {
+func floatAt(k Kind, raw []byte, order byteOrder) (float64, bool) {
 	switch k {
 	case KindFloat32:
-		return float64(math.Float32frombits(binary.LittleEndian.Uint32(raw))), true
+		return float64(math.Float32frombits(order.Uint32(raw))), true
 	case KindFloat64:
-		return math.Float64frombits(binary.LittleEndian.Uint64(raw)), true
+		return math.Float64frombits(order.Uint64(raw)), true
 	}
 	return 0, false
 }

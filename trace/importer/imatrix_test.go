@@ -11,14 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outrider/internal/ggufwrite"
 	"outrider/internal/testfiles"
 	"outrider/layout/gguf"
 	"outrider/trace"
 )
 
 // imatrixWriter writes what llama-imatrix writes, as far as it is read here.
-type imatrixWriter struct{ ggufwrite.Writer }
+type imatrixWriter struct{ gguf.Writer }
 
 func newImatrixWriter(datasets ...string) *imatrixWriter {
 	w := &imatrixWriter{}
@@ -31,12 +30,12 @@ func newImatrixWriter(datasets ...string) *imatrixWriter {
 
 func (w *imatrixWriter) counts(weight string, counts ...float32) *imatrixWriter {
 	row := make([]byte, 8*len(counts))
-	w.Tensor(weight+".in_sum2", uint32(gguf.F32), []int64{2, int64(len(counts))}, row)
+	w.TensorBytes(weight+".in_sum2", gguf.F32, []int64{2, int64(len(counts))}, row)
 	var b []byte
 	for _, n := range counts {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(n))
 	}
-	w.Tensor(weight+".counts", uint32(gguf.F32), []int64{1, int64(len(counts))}, b)
+	w.TensorBytes(weight+".counts", gguf.F32, []int64{1, int64(len(counts))}, b)
 	return w
 }
 
@@ -125,7 +124,7 @@ func TestImatrixDamage(t *testing.T) {
 		return newImatrixWriter("a").counts(weight, counts...).text(t)
 	}
 	half := newImatrixWriter("a")
-	half.Tensor("blk.0.ffn_up_exps.weight.counts", uint32(gguf.F16), []int64{1, 4}, make([]byte, 8))
+	half.TensorBytes("blk.0.ffn_up_exps.weight.counts", gguf.F16, []int64{1, 4}, make([]byte, 8))
 	txRunDamage(t, formImatrix, "imatrix.gguf", Options{}, []txDamage{
 		{name: "not GGUF", content: "x" + ok, want: "not a GGUF file", is: gguf.ErrNotGGUF},
 		{name: "cut", content: ok[:len(ok)-40], want: "file is truncated", is: gguf.ErrTruncated},
