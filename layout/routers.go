@@ -51,18 +51,25 @@ type RouterRule struct {
 type CheckpointRouters struct {
 	RouterRule
 	Width  int                // numbers of the hidden state
+	Tokens int                // rows of every hash table; 0 where no layer has one
 	Layers []CheckpointRouter // one for each MoE layer
 }
 
 // CheckpointRouter is the router of one layer. Bias is added to the products,
 // Selection to the scores, only to choose; both may be absent (Type "").
+//
+// A layer with a Hash does not choose by its scores at all: the token's number
+// alone decides, and the scores only weigh what was chosen (DeepSeek V4's first
+// layers). The table has Shape.TopK numbers of experts for each token.
 type CheckpointRouter struct {
 	Weight    RouterTensor // [expert][width]
 	Bias      RouterTensor // [expert]
 	Selection RouterTensor // [expert]
+	Hash      RouterTensor // [token][top-k], I32 or I64; Type "" elsewhere
 }
 
-// RouterTensor is one tensor of a router: F32, F16, BF16 or Q8_0.
+// RouterTensor is one tensor of a router: F32, F16, BF16 or Q8_0, and I32 or I64
+// for a hash table.
 type RouterTensor struct {
 	Source string // the tensor's name in the checkpoint
 	Type   string
@@ -71,18 +78,19 @@ type RouterTensor struct {
 	summed bool   // false in a checkpoint: it has no checksums
 }
 
-// RouterMatrix is the router of one layer in memory.
+// RouterMatrix is the router of one layer in memory. A hash table is loaded by
+// itself: see Routers.Table.
 type RouterMatrix struct {
 	Weight    []float32 // [expert][width]
 	Bias      []float32 // [expert]; nil if there is none
 	Selection []float32 // [expert]; nil if there is none
 }
 
-// Bytes is the size of all matrices and biases as float32, which is what they
-// take in a store and, when all are loaded, in memory.
-func (c *CheckpointRouters) Bytes(experts int) (n int64) {
+// Bytes is the size of all matrices and biases as float32, and of all hash tables
+// as int32, which is what they take in a store and, when all are loaded, in memory.
+func (c *CheckpointRouters) Bytes(shape Shape) (n int64) {
 	for i := range c.Layers {
-		for _, t := range c.Layers[i].tensors(experts, c.Width) {
+		for _, t := range c.tensors(i, shape) {
 			n += 4 * t.count
 		}
 	}
@@ -97,15 +105,20 @@ type sized struct {
 	count int64
 }
 
-// tensors lists the tensors that are there, in the order of a store's file.
-func (r *CheckpointRouter) tensors(experts, width int) []sized {
-	e, w := int64(experts), int64(width)
+// tensors lists the tensors of a layer that are there, in the order of a store's file.
+func (c *CheckpointRouters) tensors(layer int, shape Shape) []sized {
+	r := &c.Layers[layer]
+	e, w := int64(shape.Experts), int64(c.Width)
 	out := []sized{{&r.Weight, "weight", []int64{e, w}, e * w}}
 	if r.Bias.Type != "" {
 		out = append(out, sized{&r.Bias, "bias", []int64{e}, e})
 	}
 	if r.Selection.Type != "" {
 		out = append(out, sized{&r.Selection, "selection_bias", []int64{e}, e})
+	}
+	if r.Hash.Type != "" {
+		t, k := int64(c.Tokens), int64(shape.TopK)
+		out = append(out, sized{&r.Hash, hashName, []int64{t, k}, t * k})
 	}
 	return out
 }
@@ -120,10 +133,13 @@ func (c *CheckpointRouters) validate(shape Shape, files []CheckpointFile) error 
 		return fmt.Errorf("routers of %d layers, want %d", len(c.Layers), shape.Layers)
 	}
 	for l := range c.Layers {
-		for _, t := range c.Layers[l].tensors(shape.Experts, c.Width) {
+		if t := c.Layers[l].Hash; t.Type != "" && c.Tokens < 1 {
+			return fmt.Errorf("layer %d: router tensor %s is a table of %d tokens", l, t.Source, c.Tokens)
+		}
+		for _, t := range c.tensors(l, shape) {
 			want, ok := routerBytes(t.Type, t.count)
 			switch {
-			case !ok:
+			case !ok || (t.name == hashName) != wholeNumbers(t.Type):
 				return fmt.Errorf("layer %d: router tensor %s has type %q or rows that cannot be widened", l, t.Source, t.Type)
 			case t.Bytes != want:
 				return fmt.Errorf("layer %d: router tensor %s has %d bytes, want %d", l, t.Source, t.Bytes, want)
@@ -142,6 +158,9 @@ func (c *CheckpointRouters) validate(shape Shape, files []CheckpointFile) error 
 func (c *CheckpointRouters) validateSize(shape Shape) error {
 	if most := MaxRouterBytes / 4 / int64(shape.Experts); c.Width < 1 || int64(c.Width) > most {
 		return fmt.Errorf("router matrices of %d columns for %d experts, want 1 to %d", c.Width, shape.Experts, most)
+	}
+	if most := MaxRouterBytes / 8 / int64(shape.TopK); c.Tokens < 0 || int64(c.Tokens) > most {
+		return fmt.Errorf("hash tables of %d tokens, %d experts each, want 0 to %d", c.Tokens, shape.TopK, most)
 	}
 	return c.RouterRule.validate(shape)
 }
@@ -172,8 +191,10 @@ const (
 // type that is not widened here.
 func routerBytes(typ string, count int64) (int64, bool) {
 	switch typ {
-	case "F32":
+	case "F32", "I32":
 		return count * 4, true
+	case "I64":
+		return count * 8, true
 	case "F16", "BF16":
 		return count * 2, true
 	case "Q8_0":

@@ -17,7 +17,7 @@ func (b *builder) routerSpace() int64 {
 	if b.cp.Routers == nil {
 		return 0
 	}
-	return b.cp.Routers.Bytes(b.plan.Shape.Experts) + 200*int64(3*len(b.cp.Routers.Layers)) + 1024
+	return b.cp.Routers.Bytes(b.plan.Shape) + 200*int64(4*len(b.cp.Routers.Layers)) + 1024
 }
 
 // writeRouters writes the router matrices into the temporary folder, tensor by
@@ -26,11 +26,10 @@ func (b *builder) writeRouters(ctx context.Context, id string) (written int64, e
 	if b.cp.Routers == nil {
 		return 0, nil
 	}
-	experts := b.plan.Shape.Experts
 	// A header without the sums has the length of the one with them.
-	sums := make([]uint32, 0, 3*len(b.cp.Routers.Layers))
+	sums := make([]uint32, 0, 4*len(b.cp.Routers.Layers))
 	b.eachRouterTensor(func(sized) error { sums = append(sums, 0); return nil })
-	head, err := encodeRouterHeader(id, b.cp.Routers, experts, sums)
+	head, err := encodeRouterHeader(id, b.cp.Routers, b.plan.Shape, sums)
 	if err != nil {
 		return 0, err
 	}
@@ -41,7 +40,7 @@ func (b *builder) writeRouters(ctx context.Context, id string) (written int64, e
 	}
 	written, err = b.writeRouterTensors(ctx, f, int64(len(head)), sums)
 	if err == nil {
-		if head, err = encodeRouterHeader(id, b.cp.Routers, experts, sums); err == nil {
+		if head, err = encodeRouterHeader(id, b.cp.Routers, b.plan.Shape, sums); err == nil {
 			_, err = f.WriteAt(head, 0)
 		}
 	}
@@ -57,7 +56,7 @@ func (b *builder) writeRouters(ctx context.Context, id string) (written int64, e
 // eachRouterTensor calls do for each tensor in the order of the file.
 func (b *builder) eachRouterTensor(do func(sized) error) error {
 	for l := range b.cp.Routers.Layers {
-		for _, t := range b.cp.Routers.Layers[l].tensors(b.plan.Shape.Experts, b.cp.Routers.Width) {
+		for _, t := range b.cp.Routers.tensors(l, b.plan.Shape) {
 			if err := do(t); err != nil {
 				return err
 			}
@@ -77,7 +76,10 @@ func (b *builder) writeRouterTensors(ctx context.Context, f WriteFile, at int64,
 		if err != nil {
 			return err
 		}
-		data := floatBytes(t.Type, raw, t.count)
+		data, err := storedBytes(t, raw)
+		if err != nil {
+			return err
+		}
 		sums[i] = crc32.Checksum(data, castagnoli)
 		i++
 		_, err = f.WriteAt(data, at)
@@ -87,18 +89,22 @@ func (b *builder) writeRouterTensors(ctx context.Context, f WriteFile, at int64,
 	return at, err
 }
 
-// floatBytes is a tensor as a store keeps it: float32, little-endian.
-func floatBytes(typ string, raw []byte, count int64) []byte {
-	if typ == "F32" {
-		return raw
+// storedBytes is a tensor as a store keeps it, little-endian: float32, or int32
+// for a hash table.
+func storedBytes(t sized, raw []byte) ([]byte, error) {
+	switch t.Type {
+	case "F32", "I32":
+		return raw, nil
+	case "I64":
+		return narrow(t, raw)
 	}
-	numbers := make([]float32, count)
-	widen(typ, raw, numbers)
-	data := make([]byte, 0, 4*count)
+	numbers := make([]float32, t.count)
+	widen(t.Type, raw, numbers)
+	data := make([]byte, 0, 4*t.count)
 	for _, x := range numbers {
 		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(x))
 	}
-	return data
+	return data, nil
 }
 
 // readRoutersBack proves that what was written can be opened and holds its sums.
@@ -116,10 +122,10 @@ func (b *builder) readRoutersBack(ctx context.Context, path, id string) error {
 // with a checkpoint, its numbers.
 func (r *Routers) check(ctx context.Context, source *Routers, found func(Damage) error) error {
 	for l := range r.Layers {
-		tensors := r.Layers[l].tensors(r.experts, r.Width)
+		tensors := r.tensors(l, r.shape)
 		var others []sized
 		if source != nil {
-			others = source.Layers[l].tensors(source.experts, source.Width)
+			others = source.tensors(l, source.shape)
 		}
 		for i, t := range tensors {
 			if err := ctx.Err(); err != nil {
@@ -158,7 +164,11 @@ func differs(raw []byte, t sized, source *Routers, others []sized, i int) (strin
 	if err != nil {
 		return "", err
 	}
-	if !bytes.Equal(raw, floatBytes(others[i].Type, theirs, t.count)) {
+	want, err := storedBytes(others[i], theirs)
+	if err != nil {
+		return err.Error(), nil
+	}
+	if !bytes.Equal(raw, want) {
 		return fmt.Sprintf("%s differs from the checkpoint's %s", t.Source, others[i].Source), nil
 	}
 	return "", nil

@@ -12,11 +12,15 @@ import (
 )
 
 // router.safetensors: the length of the header, the header, the tensors as F32
-// in the order of the header. The header ends with its own checksum, as the
-// manifest does, and spaces up to a multiple of 8.
+// (hash tables as I32) in the order of the header. The header ends with its own
+// checksum, as the manifest does, and spaces up to a multiple of 8.
+//
+// Version 2 is version 1 with hash tables; a file without any is written as 1, so
+// that older programs read it.
 const (
 	routerWord      = "outrider routers"
 	routerVersion   = "1"
+	routerVersion2  = "2"
 	routerTail      = "\"}}"
 	maxRouterHeader = 8 << 20
 	lengthBytes     = 8
@@ -31,13 +35,17 @@ type routerEntry struct {
 
 // encodeRouterHeader returns what stands before the tensor data, the length
 // included. sums are those of the tensors, in order.
-func encodeRouterHeader(store string, c *CheckpointRouters, experts int, sums []uint32) ([]byte, error) {
+func encodeRouterHeader(store string, c *CheckpointRouters, shape Shape, sums []uint32) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
 	var end int64
+	version, tokens := routerVersion, ""
 	for l := range c.Layers {
-		for _, t := range c.Layers[l].tensors(experts, c.Width) {
-			entry, err := json.Marshal(routerEntry{DType: "F32", Shape: t.shape, Offsets: [2]int64{end, end + 4*t.count}})
+		if c.Layers[l].Hash.Type != "" {
+			version, tokens = routerVersion2, fmt.Sprintf(`"tokens":"%d",`, c.Tokens)
+		}
+		for _, t := range c.tensors(l, shape) {
+			entry, err := json.Marshal(routerEntry{DType: t.storedType(), Shape: t.shape, Offsets: [2]int64{end, end + 4*t.count}})
 			if err != nil {
 				return nil, fmt.Errorf("layout: encode routers: %w", err)
 			}
@@ -49,8 +57,8 @@ func encodeRouterHeader(store string, c *CheckpointRouters, experts int, sums []
 	for _, sum := range sums {
 		all.WriteString(hexSum(sum))
 	}
-	fmt.Fprintf(&b, `"__metadata__":{"format":%q,"version":%q,"store":%q,"layers":"%d","experts":"%d","width":"%d","scoring":%q,"groups":"%d","groups_used":"%d","normalised":"%t","scale":%q,"sums":%q,"crc32c":"`,
-		routerWord, routerVersion, store, len(c.Layers), experts, c.Width, c.Scoring, c.Groups, c.GroupsUsed, c.Normalised,
+	fmt.Fprintf(&b, `"__metadata__":{"format":%q,"version":%q,"store":%q,"layers":"%d","experts":"%d","width":"%d",%s"scoring":%q,"groups":"%d","groups_used":"%d","normalised":"%t","scale":%q,"sums":%q,"crc32c":"`,
+		routerWord, version, store, len(c.Layers), shape.Experts, c.Width, tokens, c.Scoring, c.Groups, c.GroupsUsed, c.Normalised,
 		strconv.FormatFloat(c.Scale, 'g', -1, 64), all.String())
 	b.WriteString(hexSum(crc32.Checksum(b.Bytes(), castagnoli)))
 	b.WriteString(routerTail)
@@ -80,7 +88,7 @@ func openRouters(fsys FS, path string, m *Manifest) (*Routers, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Routers{CheckpointRouters: *c, experts: m.Shape.Experts, fsys: fsys, files: []CheckpointFile{{Path: path, Size: f.Size()}}}, nil
+	return &Routers{CheckpointRouters: *c, shape: m.Shape, fsys: fsys, files: []CheckpointFile{{Path: path, Size: f.Size()}}}, nil
 }
 
 func readRouterHeader(f File, path string) ([]byte, error) {
@@ -113,8 +121,8 @@ func decodeRouterHeader(path string, head []byte, data int64, store string, shap
 	if err := json.Unmarshal(entries["__metadata__"], &meta); err != nil || meta["format"] != routerWord {
 		return nil, corrupt(path, lengthBytes, "its format is %.40q, want %q", meta["format"], routerWord)
 	}
-	if meta["version"] != routerVersion {
-		return nil, fmt.Errorf("layout: %s: %w: version is %.20q, this program reads %s", path, ErrVersion, meta["version"], routerVersion)
+	if v := meta["version"]; v != routerVersion && v != routerVersion2 {
+		return nil, fmt.Errorf("layout: %s: %w: version is %.20q, this program reads %s and %s", path, ErrVersion, v, routerVersion, routerVersion2)
 	}
 	if err := checkRouterSum(path, head); err != nil {
 		return nil, err
@@ -158,6 +166,9 @@ func routerRuleOf(meta map[string]string, shape Shape) (c *CheckpointRouters, su
 	c = &CheckpointRouters{Width: number("width")}
 	c.Groups, c.GroupsUsed, c.Scoring = number("groups"), number("groups_used"), Scoring(meta["scoring"])
 	layers, experts := number("layers"), number("experts")
+	if meta["version"] == routerVersion2 {
+		c.Tokens = number("tokens")
+	}
 	if c.Normalised = meta["normalised"] == "true"; !c.Normalised && meta["normalised"] != "false" && err == nil {
 		err = fmt.Errorf("normalised is %.20q, want true or false", meta["normalised"])
 	}
@@ -180,24 +191,13 @@ func (c *CheckpointRouters) fromEntries(entries map[string]json.RawMessage, sums
 	c.Layers = make([]CheckpointRouter, shape.Layers)
 	var end int64
 	for l := range c.Layers {
-		r := &c.Layers[l]
-		r.Weight.Type = "F32"
-		if entries[routerTensorName(l, "bias")] != nil {
-			r.Bias.Type = "F32"
-		}
-		if entries[routerTensorName(l, "selection_bias")] != nil {
-			r.Selection.Type = "F32"
-		}
-		for _, t := range r.tensors(shape.Experts, c.Width) {
+		c.Layers[l].present(entries, l)
+		for _, t := range c.tensors(l, shape) {
 			name := routerTensorName(l, t.name)
-			var entry routerEntry
-			if err := json.Unmarshal(entries[name], &entry); err != nil {
-				return fmt.Errorf("tensor %s is missing or no tensor: %v", name, err)
+			if err := checkEntry(entries[name], name, t, end); err != nil {
+				return err
 			}
 			delete(entries, name)
-			if entry.DType != "F32" || !slices.Equal(entry.Shape, t.shape) || entry.Offsets != [2]int64{end, end + 4*t.count} {
-				return fmt.Errorf("tensor %s is %s %v at %v, want F32 %v from byte %d", name, entry.DType, entry.Shape, entry.Offsets, t.shape, end)
-			}
 			if len(sums) < sumDigits {
 				return fmt.Errorf("tensor %s has no checksum", name)
 			}
@@ -206,7 +206,7 @@ func (c *CheckpointRouters) fromEntries(entries map[string]json.RawMessage, sums
 				return fmt.Errorf("tensor %s has checksum %q", name, sums[:sumDigits])
 			}
 			sums = sums[sumDigits:]
-			*t.RouterTensor = RouterTensor{Source: name, Type: "F32", Span: Span{Offset: start + end, Bytes: 4 * t.count}, sum: uint32(sum), summed: true}
+			*t.RouterTensor = RouterTensor{Source: name, Type: t.Type, Span: Span{Offset: start + end, Bytes: 4 * t.count}, sum: uint32(sum), summed: true}
 			end += 4 * t.count
 		}
 	}
@@ -214,4 +214,26 @@ func (c *CheckpointRouters) fromEntries(entries map[string]json.RawMessage, sums
 		return fmt.Errorf("%d tensors, %d checksum digits and %d bytes belong to nothing", len(entries), len(sums), data-end)
 	}
 	return c.validate(shape, []CheckpointFile{{Size: start + data}})
+}
+
+// present notes which tensors a layer has, so that CheckpointRouters.tensors lists them.
+func (r *CheckpointRouter) present(entries map[string]json.RawMessage, layer int) {
+	r.Weight.Type = "F32"
+	for name, t := range map[string]*RouterTensor{"bias": &r.Bias, "selection_bias": &r.Selection, hashName: &r.Hash} {
+		if entries[routerTensorName(layer, name)] != nil {
+			t.Type = sized{name: name}.storedType()
+		}
+	}
+}
+
+// checkEntry holds one entry of the header to what must stand there.
+func checkEntry(raw json.RawMessage, name string, t sized, end int64) error {
+	var entry routerEntry
+	if err := json.Unmarshal(raw, &entry); err != nil {
+		return fmt.Errorf("tensor %s is missing or no tensor: %v", name, err)
+	}
+	if entry.DType != t.Type || !slices.Equal(entry.Shape, t.shape) || entry.Offsets != [2]int64{end, end + 4*t.count} {
+		return fmt.Errorf("tensor %s is %s %v at %v, want %s %v from byte %d", name, entry.DType, entry.Shape, entry.Offsets, t.Type, t.shape, end)
+	}
+	return nil
 }

@@ -25,23 +25,26 @@ var (
 // no file open, is immutable and safe for concurrent use.
 type Routers struct {
 	CheckpointRouters
-	experts int
-	fsys    FS
-	files   []CheckpointFile
+	shape Shape
+	fsys  FS
+	files []CheckpointFile
 }
 
-// Bytes is what all matrices and biases take in memory once they are loaded.
-func (r *Routers) Bytes() int64 { return r.CheckpointRouters.Bytes(r.experts) }
+// Bytes is what all matrices, biases and hash tables take in memory once they are loaded.
+func (r *Routers) Bytes() int64 { return r.CheckpointRouters.Bytes(r.shape) }
 
 // Load reads the router of a layer from 0 to Layers-1 into new memory, widened
 // to float32. The error names file and tensor; a *CorruptError if a store's
 // checksum does not hold, an ErrSourceChanged for a file of another size.
 func (r *Routers) Load(layer int) (*RouterMatrix, error) {
-	if layer < 0 || layer >= len(r.Layers) {
-		return nil, fmt.Errorf("layout: load router: layer %d is outside the model's 0 to %d", layer, len(r.Layers)-1)
+	if err := r.checkLayer(layer); err != nil {
+		return nil, err
 	}
 	m := new(RouterMatrix)
-	for _, t := range r.Layers[layer].tensors(r.experts, r.Width) {
+	for _, t := range r.tensors(layer, r.shape) {
+		if t.name == hashName {
+			continue
+		}
 		raw, err := r.read(t.RouterTensor)
 		if err != nil {
 			return nil, err
@@ -58,6 +61,13 @@ func (r *Routers) Load(layer int) (*RouterMatrix, error) {
 		}
 	}
 	return m, nil
+}
+
+func (r *Routers) checkLayer(layer int) error {
+	if layer < 0 || layer >= len(r.Layers) {
+		return fmt.Errorf("layout: load router: layer %d is outside the model's 0 to %d", layer, len(r.Layers)-1)
+	}
+	return nil
 }
 
 // read reads the bytes of one tensor and checks their sum, if there is one.
@@ -108,5 +118,5 @@ func (s *InPlace) Routers() (*Routers, error) {
 
 // newRouters reads from a checkpoint, whose Routers must not be nil.
 func newRouters(fsys FS, cp *Checkpoint) *Routers {
-	return &Routers{CheckpointRouters: *cp.Routers, experts: cp.Shape.Experts, fsys: fsys, files: cp.Files}
+	return &Routers{CheckpointRouters: *cp.Routers, shape: cp.Shape, fsys: fsys, files: cp.Files}
 }
