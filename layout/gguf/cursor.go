@@ -37,12 +37,33 @@ type cursor struct {
 
 func (c *cursor) left() int64 { return c.file.Size() - c.pos }
 
+// label says what is being read; its text is made only when something is wrong.
+type label struct {
+	text string
+	no   int    // -1: without a number
+	name []byte // shown after text, if it is not nil
+}
+
+func named(text string) label            { return label{text: text, no: -1} }
+func numbered(text string, no int) label { return label{text: text, no: no} }
+func ofTensor(name []byte) label         { return label{text: "tensor", no: -1, name: name} }
+
+func (l label) String() string {
+	switch {
+	case l.name != nil:
+		return fmt.Sprintf("%s %q", l.text, l.name)
+	case l.no >= 0:
+		return fmt.Sprintf("%s %d", l.text, l.no)
+	}
+	return l.text
+}
+
 func (c *cursor) fail(sentinel error, format string, args ...any) error {
 	return &FormatError{Format: "gguf", Path: c.path, Offset: c.pos, Reason: fmt.Sprintf(format, args...), Err: sentinel}
 }
 
 // need makes the next n bytes available in head.
-func (c *cursor) need(n int64, what string) error {
+func (c *cursor) need(n int64, what label) error {
 	if n > c.left() {
 		return c.fail(ErrTruncated, "%s needs %d bytes, the file has %d left; get the file again", what, n, max(c.left(), 0))
 	}
@@ -73,7 +94,7 @@ func (c *cursor) grow() error {
 	return nil
 }
 
-func (c *cursor) take(n int64, what string) ([]byte, error) {
+func (c *cursor) take(n int64, what label) ([]byte, error) {
 	if err := c.need(n, what); err != nil {
 		return nil, err
 	}
@@ -82,7 +103,7 @@ func (c *cursor) take(n int64, what string) ([]byte, error) {
 	return b, nil
 }
 
-func (c *cursor) u32(what string) (uint32, error) {
+func (c *cursor) u32(what label) (uint32, error) {
 	b, err := c.take(4, what)
 	if err != nil {
 		return 0, err
@@ -90,7 +111,7 @@ func (c *cursor) u32(what string) (uint32, error) {
 	return orderOf(c.big).Uint32(b), nil
 }
 
-func (c *cursor) u64(what string) (uint64, error) {
+func (c *cursor) u64(what label) (uint64, error) {
 	b, err := c.take(8, what)
 	if err != nil {
 		return 0, err
@@ -99,7 +120,7 @@ func (c *cursor) u64(what string) (uint64, error) {
 }
 
 // skipString steps over a string and returns where its text lies.
-func (c *cursor) skipString(limit int64, what string) (start, end int64, err error) {
+func (c *cursor) skipString(limit int64, what label) (start, end int64, err error) {
 	at := c.pos
 	n, err := c.u64(what)
 	if err != nil {
@@ -117,15 +138,13 @@ func (c *cursor) skipString(limit int64, what string) (start, end int64, err err
 	return start, c.pos, nil
 }
 
-func (c *cursor) name(limit int64, what string) (string, error) {
+// text steps over a string that may not be empty, and returns where it lies.
+func (c *cursor) text(limit int64, what label) (start, end int64, err error) {
 	at := c.pos
-	start, end, err := c.skipString(limit, what)
-	if err != nil {
-		return "", err
-	}
-	if start == end {
+	start, end, err = c.skipString(limit, what)
+	if err == nil && start == end {
 		c.pos = at
-		return "", c.fail(ErrDamaged, "%s is empty", what)
+		err = c.fail(ErrDamaged, "%s is empty", what)
 	}
-	return string(c.head[start:end]), nil
+	return start, end, err
 }

@@ -25,6 +25,10 @@ var (
 	ErrSplit = errors.New("shards do not fit together")
 	// ErrMissingShard: shards of a split model are not there.
 	ErrMissingShard = errors.New("shards are missing")
+	// ErrNoModel: a folder holds no GGUF model.
+	ErrNoModel = errors.New("no GGUF model in the folder")
+	// ErrSeveral: a folder holds several models, or one and files that may be one.
+	ErrSeveral = errors.New("several GGUF models in the folder")
 	// ErrNoExperts: the model has no routed experts under a known name.
 	ErrNoExperts = errors.New("no routed experts found")
 	// ErrExperts: there are routed experts, but not complete records of equal

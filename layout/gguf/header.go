@@ -29,68 +29,93 @@ type shard struct {
 }
 
 // readShard opens one file, reads its header, and closes it.
-func readShard(fsys layout.FS, path string) (*shard, error) {
+func readShard(fsys layout.FS, path string) (s *shard, err error) {
+	err = withFile(fsys, path, func(file layout.File) error {
+		s, err = parseShard(file, path)
+		return err
+	})
+	return s, err
+}
+
+// withFile opens a file for do and closes it again.
+func withFile(fsys layout.FS, path string, do func(layout.File) error) error {
 	file, err := fsys.Open(path, layout.Buffered)
 	if err != nil {
-		return nil, fmt.Errorf("gguf: open %s: %w", path, err)
+		return fmt.Errorf("gguf: open %s: %w", path, err)
 	}
-	s, err := parseShard(file, path)
+	err = do(file)
 	if cerr := file.Close(); err == nil && cerr != nil {
 		err = fmt.Errorf("gguf: close %s: %w", path, cerr)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return err
 }
 
 func parseShard(file layout.File, path string) (*shard, error) {
 	c := &cursor{file: file, path: path}
-	s := &shard{file: layout.CheckpointFile{Path: path, Size: file.Size()}}
-	tensors, keys, err := s.parseFixed(c)
+	s, tensors, err := parseStart(c)
 	if err != nil {
-		return nil, err
-	}
-	s.big = c.big
-	if err := s.parseMeta(c, keys); err != nil {
 		return nil, err
 	}
 	if err := s.parseTensors(c, tensors); err != nil {
 		return nil, err
 	}
+	if err := s.finish(c); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// parseStart reads as far as the end of the metadata; tensors is the number of
+// tensors that follow.
+func parseStart(c *cursor) (s *shard, tensors int, err error) {
+	s = &shard{file: layout.CheckpointFile{Path: c.path, Size: c.file.Size()}}
+	tensors, keys, err := s.parseFixed(c)
+	if err != nil {
+		return nil, 0, err
+	}
+	s.big = c.big
+	return s, tensors, s.parseMeta(c, keys)
+}
+
+// finish finds the start of the tensor data, sums up what stands before it, and
+// checks where the tensors lie.
+func (s *shard) finish(c *cursor) error {
 	align, err := s.alignment()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	// A shard with metadata only may end without the padding.
 	start := (c.pos + align - 1) / align * align
 	if len(s.tensors) == 0 {
-		start = min(start, file.Size())
+		start = min(start, c.file.Size())
 	}
-	if err := c.need(start-c.pos, "padding before the tensor data"); err != nil {
-		return nil, err
+	if err := c.need(start-c.pos, named("padding before the tensor data")); err != nil {
+		return err
 	}
 	sum := sha256.Sum256(c.head[:start])
 	s.file.Header = hex.EncodeToString(sum[:])
-	if err := s.place(start, align); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s.place(start, align)
 }
 
 // parseFixed reads magic, version and the two counts, in this order, and
 // checks the counts against what the file could hold.
 func (s *shard) parseFixed(c *cursor) (tensors, keys int, err error) {
 	n := min(int64(len(magic)), c.left())
-	start, err := c.take(n, "magic")
+	if n == 0 {
+		return 0, 0, c.fail(ErrTruncated, "it is empty; get the file again")
+	}
+	start, err := c.take(n, named("magic"))
 	if err != nil {
 		return 0, 0, err
 	}
 	if !bytes.Equal(start, []byte(magic)) {
 		c.pos = 0
+		if string(start) == "\x00\x00\x00\x00" {
+			return 0, 0, c.fail(ErrNotGGUF, "it starts with zeros, as an unfinished download does; get the file again")
+		}
 		return 0, 0, c.fail(ErrNotGGUF, "it starts with %q, want %q", start, magic)
 	}
-	if s.version, err = c.u32("version"); err != nil {
+	if s.version, err = c.u32(named("version")); err != nil {
 		return 0, 0, err
 	}
 	// The version's lower half is never zero: it tells the byte order of all that follows.
@@ -112,7 +137,7 @@ func (s *shard) parseFixed(c *cursor) (tensors, keys int, err error) {
 // count reads the number of entries that take at least least bytes each.
 func (c *cursor) count(what string, limit uint64, least int64) (int, error) {
 	at := c.pos
-	n, err := c.u64(what)
+	n, err := c.u64(named(what))
 	if err != nil {
 		return 0, err
 	}

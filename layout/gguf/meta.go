@@ -1,7 +1,5 @@
 package gguf
 
-import "fmt"
-
 // rawValue is a value whose bytes are known by their place only: head may
 // still move while it grows.
 type rawValue struct {
@@ -14,10 +12,11 @@ func (s *shard) parseMeta(c *cursor, count int) error {
 	raws := make(map[string]rawValue, min(count, 1024))
 	for i := range count {
 		at := c.pos
-		key, err := c.name(maxKeyBytes, fmt.Sprintf("metadata key %d", i))
+		start, end, err := c.text(maxKeyBytes, numbered("metadata key", i))
 		if err != nil {
 			return err
 		}
+		key := string(c.head[start:end])
 		if _, twice := raws[key]; twice {
 			c.pos = at
 			return c.fail(ErrDamaged, "metadata key %q is there twice", key)
@@ -38,7 +37,7 @@ func (s *shard) parseMeta(c *cursor, count int) error {
 
 // value steps over one value and checks it, so that decoding later cannot fail.
 func (c *cursor) value(key string) (rawValue, error) {
-	kind, err := c.u32(key)
+	kind, err := c.u32(named(key))
 	if err != nil {
 		return rawValue{}, err
 	}
@@ -58,7 +57,7 @@ func (c *cursor) value(key string) (rawValue, error) {
 
 func (c *cursor) array(key string, v rawValue) (rawValue, error) {
 	at := c.pos
-	elem, err := c.u32(key)
+	elem, err := c.u32(named(key))
 	if err != nil {
 		return v, err
 	}
@@ -67,7 +66,7 @@ func (c *cursor) array(key string, v rawValue) (rawValue, error) {
 		c.pos = at
 		return v, c.fail(ErrDamaged, "metadata key %q is an array of %v, which is not supported", key, v.elem)
 	}
-	n, err := c.u64(key)
+	n, err := c.u64(named(key))
 	if err != nil {
 		return v, err
 	}
@@ -91,13 +90,13 @@ func (c *cursor) array(key string, v rawValue) (rawValue, error) {
 func (c *cursor) skipElems(key string, kind Kind, n int) error {
 	if kind == KindString {
 		for range n {
-			if _, _, err := c.skipString(maxStringBytes, key); err != nil {
+			if _, _, err := c.skipString(maxStringBytes, named(key)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	b, err := c.take(int64(n)*kind.fixed(), key)
+	b, err := c.take(int64(n)*kind.fixed(), named(key))
 	if err != nil || kind != KindBool {
 		return err
 	}

@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -20,10 +21,20 @@ type File struct {
 	byName  map[string]int
 }
 
-// Open reads the headers of the checkpoint at path: a single GGUF file, or any
-// shard of a split one, whose other shards then lie beside it. No file stays
-// open. Errors of fsys are wrapped; see FormatError for all others.
+// Open reads the headers of the checkpoint at path: a single GGUF file, any
+// shard of a split one, whose other shards then lie beside it, or the folder that
+// holds either and no other model. No file stays open. Errors of fsys are
+// wrapped; see FormatError for all others.
 func Open(fsys layout.FS, path string) (*File, error) {
+	info, err := fsys.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("gguf: open %s: %w", path, err)
+	}
+	if info.IsDir() {
+		if path, err = theModel(fsys, path); err != nil {
+			return nil, err
+		}
+	}
 	first, err := readShard(fsys, path)
 	if err != nil {
 		return nil, err
@@ -32,7 +43,16 @@ func Open(fsys layout.FS, path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{fsys: fsys, version: int(shards[0].version), big: shards[0].big, keys: shards[0].keys, meta: shards[0].meta, byName: map[string]int{}}
+	return join(fsys, shards)
+}
+
+func join(fsys layout.FS, shards []*shard) (*File, error) {
+	first, count := shards[0], 0
+	for _, s := range shards {
+		count += len(s.tensors)
+	}
+	f := &File{fsys: fsys, version: int(first.version), big: first.big, keys: first.keys, meta: first.meta,
+		tensors: make([]Tensor, 0, count), byName: make(map[string]int, count)}
 	for i, s := range shards {
 		f.shards = append(f.shards, s.file)
 		for _, t := range s.tensors {
@@ -51,7 +71,7 @@ func Open(fsys layout.FS, path string) (*File, error) {
 func (f *File) Version() int { return f.version }
 
 // BigEndian reports whether the file is big-endian. Metadata is decoded all the
-// same; tensor bytes are handed out as they are, their numbers in that order.
+// same; tensor bytes are handed out as they are: see Tensor.BigEndian.
 func (f *File) BigEndian() bool { return f.big }
 
 // Meta looks up a metadata value. Of a split checkpoint the first shard's

@@ -20,15 +20,7 @@ func (f *File) ReadTensor(t Tensor, dst []byte) error {
 		return fmt.Errorf("gguf: read tensor %q: buffer of %d bytes, want %d", t.Name, len(dst), own.Bytes)
 	}
 	shard := f.shards[own.Shard]
-	file, err := f.fsys.Open(shard.Path, layout.Buffered)
-	if err != nil {
-		return fmt.Errorf("gguf: open %s: %w", shard.Path, err)
-	}
-	err = readTensor(file, shard, own, dst)
-	if cerr := file.Close(); err == nil && cerr != nil {
-		err = fmt.Errorf("gguf: close %s: %w", shard.Path, cerr)
-	}
-	return err
+	return withFile(f.fsys, shard.Path, func(file layout.File) error { return readTensor(file, shard, own, dst) })
 }
 
 func readTensor(file layout.File, shard layout.CheckpointFile, t Tensor, dst []byte) error {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 
 	"outrider/layout"
 )
@@ -44,14 +43,36 @@ func siblings(fsys layout.FS, s *shard) ([]*shard, error) {
 	if err := checkPresent(fsys, s.file.Path, paths); err != nil {
 		return nil, err
 	}
-	shards, total := make([]*shard, count), 0
+	if err := checkNoMore(fsys, s.file.Path, prefix, count); err != nil {
+		return nil, err
+	}
+	shards, err := readShards(fsys, paths, s, no)
+	if err != nil {
+		return nil, err
+	}
+	return shards, checkTogether(shards)
+}
+
+// readShards reads all shards but s, which is number no. Where several cannot be
+// read, the error is of the first and names the others.
+func readShards(fsys layout.FS, paths []string, s *shard, no int) ([]*shard, error) {
+	shards, total := make([]*shard, len(paths)), 0
+	var first error
+	var more []string
 	for i, path := range paths {
-		if i == no {
-			shards[i] = s
-		} else if shards[i], err = readShard(fsys, path); err != nil {
-			return nil, err
+		var err error
+		if shards[i] = s; i != no {
+			shards[i], err = readShard(fsys, path)
 		}
-		if err := shards[i].checkSplit(i, count); err != nil {
+		if err != nil {
+			if first == nil {
+				first = err
+			} else {
+				more = append(more, filepath.Base(path))
+			}
+			continue
+		}
+		if err := shards[i].checkSplit(i, len(paths)); err != nil {
 			return nil, err
 		}
 		if i > 0 { // only the first shard's metadata is kept
@@ -61,7 +82,10 @@ func siblings(fsys layout.FS, s *shard) ([]*shard, error) {
 			return nil, wrong(ErrSplit, path, "shards 1 to %d have %d tensors, the limit is %d", i+1, total, maxTensors)
 		}
 	}
-	return shards, checkTotal(shards, total)
+	if len(more) > 0 {
+		first = fmt.Errorf("%w (nor can be read: %s)", first, listed(more))
+	}
+	return shards, first
 }
 
 // splitInt reads one of the split.* numbers; none is def.
@@ -99,29 +123,43 @@ func atoi(digits string) int {
 // checkPresent looks for all shards before any is read, so that one message
 // names everything that is missing.
 func checkPresent(fsys layout.FS, opened string, paths []string) error {
-	const most = 20
 	var missing []string
-	n := 0
 	for _, path := range paths {
 		_, err := fsys.Stat(path)
-		if err == nil {
-			continue
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, filepath.Base(path))
+		} else if err != nil {
 			return fmt.Errorf("gguf: look for shard %s: %w", path, err)
 		}
-		if n++; n <= most {
-			missing = append(missing, filepath.Base(path))
-		}
 	}
-	if n == 0 {
+	if len(missing) == 0 {
 		return nil
 	}
-	names := strings.Join(missing, ", ")
-	if n > most {
-		names += fmt.Sprintf(" and %d more", n-most)
+	return wrong(ErrMissingShard, opened, "%d of %d shards are not beside it: %s; get them and put them there", len(missing), len(paths), listed(missing))
+}
+
+// checkNoMore looks for shards whose number the set does not have. Where the
+// folder cannot be listed there is nothing to see.
+func checkNoMore(fsys layout.FS, opened, prefix string, count int) error {
+	entries, err := fsys.ReadDir(filepath.Dir(opened))
+	if err != nil {
+		return nil
 	}
-	return wrong(ErrMissingShard, opened, "%d of %d shards are not beside it: %s; get them and put them there", n, len(paths), names)
+	var extra []string
+	for _, e := range entries {
+		m := shardName.FindStringSubmatch(e.Name())
+		if m == nil {
+			continue
+		}
+		no := atoi(m[2])
+		if (no < 1 || no > count) && e.Name() == filepath.Base(ShardName(prefix, no-1, count)) {
+			extra = append(extra, e.Name())
+		}
+	}
+	if len(extra) == 0 {
+		return nil
+	}
+	return wrong(ErrSplit, opened, "the model has %d shards, but beside it lies %s; if it is of another model, move it away, else get all shards again", count, listed(extra))
 }
 
 // checkSplit makes sure that the shard is the one it should be, and notes what
@@ -144,11 +182,19 @@ func (s *shard) checkSplit(no, count int) error {
 	return nil
 }
 
-// checkTotal compares the tensors found with what each shard says about all of them.
-func checkTotal(shards []*shard, total int) error {
+// checkTogether compares the tensors found with what each shard says about all of
+// them, and the shards' byte orders with each other.
+func checkTogether(shards []*shard) error {
+	total := 0
+	for _, s := range shards {
+		total += len(s.tensors)
+	}
 	for _, s := range shards {
 		if s.said >= 0 && s.said != total {
 			return wrong(ErrSplit, s.file.Path, "%s is %d, but all shards together have %d tensors; shards of different splits are mixed", keySplitTensors, s.said, total)
+		}
+		if s.big != shards[0].big {
+			return wrong(ErrSplit, s.file.Path, "it is big-endian: %v, the first shard: %v; shards of different splits are mixed", s.big, shards[0].big)
 		}
 	}
 	return nil

@@ -93,6 +93,20 @@ func TestSplitErrors(t *testing.T) {
 			[]string{"split.tensors.count is 6", "5 tensors"}},
 		{"second says another total", func(m map[string][]byte) { m[shard(2)] = shardOf(2, 3, 7, "t4", "t5") }, shard(0), gguf.ErrSplit,
 			[]string{shard(2), "split.tensors.count is 7", "6 tensors"}},
+		{"another byte order", func(m map[string][]byte) {
+			w := &gguf.Writer{BigEndian: true}
+			w.Set("split.no", uint16(2))
+			w.Set("split.count", uint16(3))
+			add(w, "t4", gguf.I8, 10)
+			add(w, "t5", gguf.I8, 10)
+			m[shard(2)], _ = w.Bytes()
+		}, shard(0), gguf.ErrSplit, []string{shard(2), "it is big-endian: true, the first shard: false"}},
+		{"second empty", func(m map[string][]byte) { m[shard(1)] = nil }, shard(0), gguf.ErrTruncated,
+			[]string{shard(1), "it is empty; get the file again"}},
+		{"last truncated", func(m map[string][]byte) { m[shard(2)] = m[shard(2)][:len(m[shard(2)])-40] }, shard(0), gguf.ErrTruncated,
+			[]string{shard(2), `tensor "t5" ends at byte`, "get the file again"}},
+		{"two truncated", func(m map[string][]byte) { m[shard(1)], m[shard(2)] = m[shard(1)][:200], nil }, shard(0), gguf.ErrTruncated,
+			[]string{shard(1), "nor can be read: m-00003-of-00003.gguf"}},
 		{"second damaged", func(m map[string][]byte) { m[shard(1)] = []byte("<html>") }, shard(0), gguf.ErrNotGGUF,
 			[]string{shard(1), `"<htm"`}},
 		{"count is a string", func(m map[string][]byte) {

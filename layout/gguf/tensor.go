@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Tensor is one entry of the tensor table.
@@ -14,81 +15,122 @@ type Tensor struct {
 	Shard  int     // index into File.Shards
 	Offset int64   // of the first byte, from the start of the shard's file
 	Bytes  int64
+	// BigEndian: its bytes hold numbers in that order. False in a big-endian file
+	// for types of single bytes only.
+	BigEndian bool
+}
+
+// TypeName is what a reader of the tensor's bytes must know: its type, such as
+// "Q8_0", or "Q8_0 big-endian", which is none that any decoder takes by mistake.
+func (t Tensor) TypeName() string {
+	if t.BigEndian {
+		return t.Type.String() + " big-endian"
+	}
+	return t.Type.String()
+}
+
+// entry is a tensor whose name and dimensions are not in their own memory yet.
+type entry struct {
+	Tensor
+	start, end int64 // of the name
+	rank       int
 }
 
 // parseTensors reads the table. Offsets are still those of the table, counted
 // from the start of the tensor data; place makes them absolute.
 func (s *shard) parseTensors(c *cursor, count int) error {
-	names := make(map[string]struct{}, min(count, 1024))
+	entries := make([]entry, 0, count) // the file has room for them: parseFixed saw to it
+	var dims []int64
 	for i := range count {
-		at := c.pos
-		t, err := c.tensor(i)
+		e, err := c.tensor(i, &dims)
 		if err != nil {
 			return err
 		}
-		if _, twice := names[t.Name]; twice {
-			c.pos = at
+		entries = append(entries, e)
+	}
+	return s.keepTensors(c, entries, dims)
+}
+
+// keepTensors gives all names one piece of memory, and all dimensions another:
+// tables of a hundred thousand tensors are real.
+func (s *shard) keepTensors(c *cursor, entries []entry, dims []int64) error {
+	var names strings.Builder
+	var n int64
+	for i := range entries {
+		n += entries[i].end - entries[i].start
+	}
+	names.Grow(int(n))
+	s.tensors = make([]Tensor, len(entries))
+	seen := make(map[string]struct{}, len(entries))
+	for i := range entries {
+		e, t := &entries[i], &s.tensors[i]
+		at := names.Len()
+		names.Write(c.head[e.start:e.end])
+		*t = e.Tensor
+		t.Name = names.String()[at:]
+		if _, twice := seen[t.Name]; twice {
+			c.pos = e.start - 8
 			return c.fail(ErrDamaged, "tensor %q is there twice", t.Name)
 		}
-		names[t.Name] = struct{}{}
-		s.tensors = append(s.tensors, t)
+		seen[t.Name] = struct{}{}
+		t.Dims, dims = dims[:e.rank:e.rank], dims[e.rank:]
 	}
 	return nil
 }
 
-func (c *cursor) tensor(i int) (Tensor, error) {
+func (c *cursor) tensor(i int, dims *[]int64) (e entry, err error) {
 	at := c.pos
-	name, err := c.name(maxNameBytes, fmt.Sprintf("name of tensor %d", i))
+	if e.start, e.end, err = c.text(maxNameBytes, numbered("name of tensor", i)); err != nil {
+		return e, err
+	}
+	name := c.head[e.start:e.end]
+	if e.rank, err = c.dims(name, dims); err != nil {
+		return e, err
+	}
+	typ, err := c.u32(ofTensor(name))
 	if err != nil {
-		return Tensor{}, err
+		return e, err
 	}
-	t := Tensor{Name: name}
-	if t.Dims, err = c.dims(name); err != nil {
-		return t, err
-	}
-	typ, err := c.u32(name)
+	off, err := c.u64(ofTensor(name))
 	if err != nil {
-		return t, err
+		return e, err
 	}
-	t.Type = Type(typ)
-	off, err := c.u64(name)
-	if err != nil {
-		return t, err
-	}
-	if t.Bytes, err = t.Type.Bytes(t.Dims); err != nil {
-		return t, &FormatError{Format: "gguf", Path: c.path, Offset: at, Reason: fmt.Sprintf("tensor %q", name), Err: err}
+	e.Type = Type(typ)
+	e.BigEndian = c.big && !e.Type.bytewise()
+	if e.Bytes, err = e.Type.Bytes((*dims)[len(*dims)-e.rank:]); err != nil {
+		return e, &FormatError{Format: "gguf", Path: c.path, Offset: at, Reason: fmt.Sprintf("tensor %q", name), Err: err}
 	}
 	if off > uint64(c.file.Size()) {
 		c.pos = at
-		return t, c.fail(ErrTruncated, "tensor %q starts at byte %d of the data, the whole file has %d; get the file again", name, off, c.file.Size())
+		return e, c.fail(ErrTruncated, "tensor %q starts at byte %d of the data, the whole file has %d; get the file again", name, off, c.file.Size())
 	}
-	t.Offset = int64(off)
-	return t, nil
+	e.Offset = int64(off)
+	return e, nil
 }
 
-func (c *cursor) dims(name string) ([]int64, error) {
+// dims appends a tensor's dimensions to all and returns how many there are.
+func (c *cursor) dims(name []byte, all *[]int64) (int, error) {
 	at := c.pos
-	n, err := c.u32(name)
+	n, err := c.u32(ofTensor(name))
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	if n > maxDims {
 		c.pos = at
-		return nil, c.fail(ErrDamaged, "tensor %q has %d dimensions, want at most %d", name, n, maxDims)
+		return 0, c.fail(ErrDamaged, "tensor %q has %d dimensions, want at most %d", name, n, maxDims)
 	}
-	dims := make([]int64, n)
-	for i := range dims {
-		d, err := c.u64(name)
+	for i := range int(n) {
+		d, err := c.u64(ofTensor(name))
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 		if int64(d) < 1 {
 			c.pos -= 8
-			return nil, c.fail(ErrDamaged, "tensor %q: dimension %d is %d, want 1 to 2^63-1", name, i, d)
+			return 0, c.fail(ErrDamaged, "tensor %q: dimension %d is %d, want 1 to 2^63-1", name, i, d)
 		}
-		dims[i] = int64(d)
+		*all = append(*all, int64(d))
 	}
-	return dims, nil
+	return int(n), nil
 }
 
 // place makes offsets absolute and checks that every tensor lies in the file,
@@ -112,7 +154,7 @@ func (s *shard) place(start, align int64) error {
 		return wrong(ErrTruncated, s.file.Path, "tensor %q ends at byte %d, the file at %d: %d bytes are missing; get the file again",
 			last, end, s.file.Size, end-s.file.Size)
 	}
-	return s.disjoint()
+	return s.checkSpans(start, align)
 }
 
 func satAdd(a, b int64) int64 {
@@ -122,17 +164,33 @@ func satAdd(a, b int64) int64 {
 	return 1<<63 - 1
 }
 
-func (s *shard) disjoint() error {
+// checkSpans makes sure that each tensor fills the span up to the next one, but
+// for the padding. Writers leave no holes: where there is one, the tensor's size
+// in the file is not what its type and dimensions say.
+func (s *shard) checkSpans(start, align int64) error {
 	order := make([]*Tensor, len(s.tensors))
 	for i := range order {
 		order[i] = &s.tensors[i]
 	}
-	slices.SortFunc(order, func(a, b *Tensor) int { return cmp.Compare(a.Offset, b.Offset) })
-	for i := 1; i < len(order); i++ {
-		a, b := order[i-1], order[i]
-		if a.Offset+a.Bytes > b.Offset {
-			return &FormatError{Format: "gguf", Path: s.file.Path, Offset: b.Offset, Err: ErrDamaged,
-				Reason: fmt.Sprintf("tensors %q and %q overlap", a.Name, b.Name)}
+	slices.SortStableFunc(order, func(a, b *Tensor) int { return cmp.Compare(a.Offset, b.Offset) })
+	damaged := func(at int64, format string, args ...any) error {
+		return &FormatError{Format: "gguf", Path: s.file.Path, Offset: at, Err: ErrDamaged, Reason: fmt.Sprintf(format, args...)}
+	}
+	for i, t := range order {
+		if i == 0 {
+			if t.Offset != start {
+				return damaged(start, "the first tensor, %q, starts %d bytes after the start of the data", t.Name, t.Offset-start)
+			}
+			continue
+		}
+		before := order[i-1]
+		span := t.Offset - before.Offset
+		if before.Bytes > span {
+			return damaged(t.Offset, "tensors %q and %q overlap", before.Name, t.Name)
+		}
+		if span-before.Bytes >= align {
+			return damaged(before.Offset, "tensor %q takes %d bytes by its type %v and its dimensions %v, but the next, %q, starts %d bytes after it; the file is damaged, or of a tool that means another type by this number",
+				before.Name, before.Bytes, before.Type, before.Dims, t.Name, span)
 		}
 	}
 	return nil

@@ -9,7 +9,8 @@ import (
 // Type is the number that GGUF files give a tensor's element type.
 type Type uint32
 
-// The types of ggml. Numbers 4, 5, 31 to 33 and 36 to 38 were withdrawn.
+// The types of ggml, as of llama.cpp in November 2026. For withdrawn numbers see
+// withdrawn.
 const (
 	F32     Type = 0
 	F16     Type = 1
@@ -69,6 +70,26 @@ var types = [...]typeInfo{
 	MXFP4: {"MXFP4", 32, 17}, NVFP4: {"NVFP4", 64, 36}, Q1_0: {"Q1_0", 128, 18}, Q2_0: {"Q2_0", 64, 18},
 }
 
+// withdrawn are the names of types that ggml once had, and what a model of that
+// type is converted to today.
+var withdrawn = map[Type][2]string{
+	4: {"Q4_2", "Q4_0"}, 5: {"Q4_3", "Q4_1"},
+	31: {"Q4_0_4_4", "Q4_0"}, 32: {"Q4_0_4_8", "Q4_0"}, 33: {"Q4_0_8_8", "Q4_0"},
+	36: {"IQ4_NL_4_4", "IQ4_NL"}, 37: {"IQ4_NL_4_8", "IQ4_NL"}, 38: {"IQ4_NL_8_8", "IQ4_NL"},
+}
+
+// unknown says why a type has no size here.
+func (t Type) unknown() error {
+	if w, ok := withdrawn[t]; ok {
+		return fmt.Errorf("%w: number %d was %s, which ggml has withdrawn; get the model as %s", ErrType, uint32(t), w[0], w[1])
+	}
+	return fmt.Errorf("%w: number %d is of a newer llama.cpp, or of another engine; get the model in a type up to %v (%d)", ErrType, uint32(t), Q2_0, uint32(Q2_0))
+}
+
+// bytewise reports whether blocks hold single bytes only, which are the same in
+// either byte order.
+func (t Type) bytewise() bool { return t == I8 || t == MXFP4 || t == NVFP4 }
+
 func (t Type) info() typeInfo {
 	if uint64(t) >= uint64(len(types)) {
 		return typeInfo{}
@@ -109,7 +130,7 @@ func ParseType(name string) (Type, bool) {
 // no multiple of the block size, and a size beyond 63 bits.
 func (t Type) Bytes(dims []int64) (int64, error) {
 	if !t.Known() {
-		return 0, fmt.Errorf("%w: number %d", ErrType, uint32(t))
+		return 0, t.unknown()
 	}
 	count := uint64(1)
 	for i, d := range dims {

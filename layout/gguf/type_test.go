@@ -3,6 +3,7 @@ package gguf_test
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"outrider/internal/dequant"
@@ -40,6 +41,18 @@ func TestTypeSizes(t *testing.T) {
 	}
 	if _, ok := gguf.ParseType("type 99"); ok {
 		t.Error("ParseType of an unknown type: got ok, want not")
+	}
+}
+
+// A type without a size is named as well as can be, with what to do.
+func TestTypeErrors(t *testing.T) {
+	for typ, want := range map[gguf.Type]string{
+		4: "number 4 was Q4_2, which ggml has withdrawn; get the model as Q4_0", 5: "was Q4_3", 31: "was Q4_0_4_4", 32: "was Q4_0_4_8", 33: "was Q4_0_8_8",
+		36: "was IQ4_NL_4_4", 37: "was IQ4_NL_4_8", 38: "was IQ4_NL_8_8", 43: "number 43 is of a newer llama.cpp, or of another engine", 208: "get the model in a type up to Q2_0 (42)",
+	} {
+		if _, err := typ.Bytes([]int64{32}); !errors.Is(err, gguf.ErrType) || !strings.Contains(err.Error(), want) {
+			t.Errorf("type %d: got %v, want %v with %q", uint32(typ), err, gguf.ErrType, want)
+		}
 	}
 }
 
