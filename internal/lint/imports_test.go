@@ -19,9 +19,10 @@ import (
 // below it that have none of their own.
 var allowed = map[string][]string{
 	"layout":             nil,
-	"layout/gguf":        {"layout"},
+	"layout/discover":    {"layout"},
+	"layout/gguf":        {"layout", "layout/discover"},
 	"layout/safetensors": {"layout"},
-	"layout/checkpoint":  {"layout", "layout/gguf"},
+	"layout/checkpoint":  {"layout", "layout/discover", "layout/gguf", "layout/safetensors"},
 	"layout/drive":       {"layout"},
 	"trace":              {"layout"},
 	"trace/synth":        {"layout", "trace"},

@@ -13,6 +13,7 @@ import (
 	"outrider/internal/dequant"
 	"outrider/internal/memfs"
 	"outrider/layout"
+	"outrider/layout/discover"
 	"outrider/layout/gguf"
 )
 
@@ -71,7 +72,7 @@ func TestCheckpointStacked(t *testing.T) {
 	// fused, and nothing at block 2
 	add(w, "blk.3.ffn_gate_up_exps.weight", gguf.Q4_0, 32, 10, 4)
 	add(w, "blk.3.ffn_gate_up_exps.scale", gguf.F32, 4)
-	add(w, "blk.3.ffn_down_exps.weight", gguf.Q8_0, 32, 32, 4)
+	add(w, "blk.3.ffn_down_exps.weight", gguf.F16, 5, 32, 4)
 	fsys := oneFile(t, w)
 	f := open(t, fsys, "m.gguf")
 	cp, err := f.Checkpoint()
@@ -84,7 +85,7 @@ func TestCheckpointStacked(t *testing.T) {
 	}
 	for l, want := range []string{
 		"gate Q8_0 [32 5] 170, up MXFP4 [32 5] 85, gate.bias F32 [5] 20, up.input_scale F32 [1] 4, down F16 [5 32] 320, down.bias F32 [32] 128",
-		"gate_up Q4_0 [32 10] 180, gate_up.scale F32 [1] 4, down Q8_0 [32 32] 1088",
+		"gate_up Q4_0 [32 10] 180, gate_up.scale F32 [1] 4, down F16 [5 32] 320",
 	} {
 		if got := describe(cp.Layers[l]); got != want {
 			t.Errorf("layer %d: got %s, want %s", l, got, want)
@@ -109,7 +110,7 @@ func checkBytes(t *testing.T, fsys *memfs.ReadOnly, f *gguf.File, cp layout.Chec
 				experts += s.Bytes
 				joined = append(joined, fsys.Files[cp.Files[s.File].Path][s.Offset:s.Offset+s.Bytes]...)
 			}
-			src, ok := f.Tensor(et.Source)
+			src, ok := f.Tensor(strings.ReplaceAll(et.Source, "{expert}", "0"))
 			if !ok {
 				t.Fatalf("source %q is no tensor", et.Source)
 			}
@@ -126,9 +127,9 @@ func checkBytes(t *testing.T, fsys *memfs.ReadOnly, f *gguf.File, cp layout.Chec
 func TestCheckpointPerExpert(t *testing.T) {
 	w := checkpoint(3, 1)
 	for _, e := range []int{2, 0, 1} {
-		for _, p := range []string{"down", "gate", "up"} {
-			add(w, fmt.Sprintf("blk.0.ffn_%s.%d.weight", p, e), gguf.Q8_0, 32, int64(2))
-		}
+		add(w, fmt.Sprintf("blk.0.ffn_down.%d.weight", e), gguf.Q8_0, 64, 32)
+		add(w, fmt.Sprintf("blk.0.ffn_gate.%d.weight", e), gguf.Q8_0, 32, 64)
+		add(w, fmt.Sprintf("blk.0.ffn_up.%d.weight", e), gguf.Q4_0, 32, 64)
 	}
 	add(w, "output.weight", gguf.F32, 7)
 	fsys := &memfs.ReadOnly{Files: split(t, w, "m", 5, -1)}
@@ -137,7 +138,7 @@ func TestCheckpointPerExpert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := describe(cp.Layers[0]), "gate Q8_0 [32 2] 68, up Q8_0 [32 2] 68, down Q8_0 [32 2] 68"; got != want {
+	if got, want := describe(cp.Layers[0]), "gate Q8_0 [32 64] 2176, up Q4_0 [32 64] 1152, down Q8_0 [64 32] 2176"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for _, et := range cp.Layers[0].Tensors {
@@ -166,8 +167,20 @@ func TestCheckpointLeavesOutPredictionBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cp.Shape.Layers != 2 || cp.Shape.LayerIDs != nil || cp.RestBytes != 24 {
-		t.Errorf("got %+v, %d resident bytes, want 2 layers, 24 bytes", cp.Shape, cp.RestBytes)
+	var one int64
+	for _, tensor := range cp.Layers[0].Tensors {
+		one += 4 * tensor.Bytes
+	}
+	want := []layout.ResidentGroup{{Name: "prediction blocks", Tensors: 4, Bytes: one + 24, LeftOut: true}}
+	if cp.Shape.Layers != 2 || cp.Shape.LayerIDs != nil || cp.RestBytes != 0 || !slices.Equal(cp.Resident, want) {
+		t.Errorf("got %+v, %d resident bytes, groups %+v, want 2 layers, none, %+v", cp.Shape, cp.RestBytes, cp.Resident, want)
+	}
+	all, err := open(t, oneFile(t, w), "m.gguf").CheckpointWith(discover.Options{Predict: true, TopK: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all.Shape.Layers != 3 || all.Shape.TopK != 3 || all.RestBytes != 24 {
+		t.Errorf("with prediction: got %+v, %d resident bytes, want 3 layers, top-k 3, 24 bytes", all.Shape, all.RestBytes)
 	}
 }
 
@@ -203,13 +216,14 @@ func TestCheckpointErrors(t *testing.T) {
 		{"other expert count", 8, []func(*gguf.Writer){layer0}, gguf.ErrExperts, `"blk.0.ffn_gate_exps.weight" has dimensions [32 5 4], want 3 of them, the last 8`},
 		{"layers of unequal count", 4, []func(*gguf.Writer){layer0, one("blk.1.ffn_up_exps.weight", gguf.F32, 2, 2, 5), one("blk.1.ffn_down_exps.weight", gguf.F32, 2, 2, 5)}, gguf.ErrExperts, `"blk.1.ffn_up_exps.weight" has dimensions [2 2 5]`},
 		{"top-k above experts", 1, []func(*gguf.Writer){layer0}, gguf.ErrExperts, "top-k 2, want 1 to 1"},
-		{"no down", 4, []func(*gguf.Writer){one("blk.0.ffn_gate_exps.weight", gguf.F32, 2, 2, 4), one("blk.0.ffn_up_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "block 0 has gate, up, want down and up"},
+		{"no down", 4, []func(*gguf.Writer){one("blk.0.ffn_gate_exps.weight", gguf.F32, 2, 2, 4), one("blk.0.ffn_up_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, `block 0 has gate, up (as "blk.0.ffn_gate_exps.weight"), want down and up`},
 		{"no up", 4, []func(*gguf.Writer){one("blk.0.ffn_gate_exps.weight", gguf.F32, 2, 2, 4), one("blk.0.ffn_down_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "block 0 has down, gate"},
 		{"fused and apart", 4, []func(*gguf.Writer){layer0, one("blk.0.ffn_gate_up_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "gate_up and also gate or up"},
 		{"bias of nothing", 4, []func(*gguf.Writer){layer0, one("blk.0.ffn_gate_up_exps.bias", gguf.F32, 2, 4)}, gguf.ErrExperts, `"blk.0.ffn_gate_up_exps.bias" belongs to no record`},
 		{"unknown projection", 4, []func(*gguf.Writer){layer0, one("blk.0.ffn_side_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, `"blk.0.ffn_side_exps.weight" is named like a routed expert's`},
 		{"unknown suffix", 4, []func(*gguf.Writer){layer0, one("blk.0.ffn_gate_exps.qzeros", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, `"blk.0.ffn_gate_exps.qzeros"`},
-		{"repacked by others", 4, []func(*gguf.Writer){layer0, one("blk.0.ffn_up_exps.3.numa.0.weight", gguf.F32, 2)}, gguf.ErrExperts, "numa.0.weight"},
+		{"repacked and not", 4, []func(*gguf.Writer){layer0, one("blk.0.ffn_up_exps.3.numa.0.weight", gguf.F32, 2)}, gguf.ErrExperts, "single experts' tensors of the same projection"},
+		{"down turned", 4, []func(*gguf.Writer){one("blk.0.ffn_up_exps.weight", gguf.F32, 2, 6, 4), one("blk.0.ffn_down_exps.weight", gguf.F32, 2, 6, 4)}, gguf.ErrExperts, `"blk.0.ffn_up_exps.weight" and "blk.0.ffn_down_exps.weight" do not fit each other`},
 		{"no block number", 4, []func(*gguf.Writer){layer0, one("enc.blk.0.ffn_up_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "enc.blk.0.ffn_up_exps.weight"},
 		{"block number with a zero", 4, []func(*gguf.Writer){layer0, one("blk.00.ffn_up_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "blk.00.ffn_up_exps.weight"},
 		{"block beyond the count", 4, []func(*gguf.Writer){layer0, one("blk.4.ffn_up_exps.weight", gguf.F32, 2, 2, 4)}, gguf.ErrExperts, "beyond the model's 4 blocks"},
@@ -218,7 +232,7 @@ func TestCheckpointErrors(t *testing.T) {
 		{"scale in blocks", 32, []func(*gguf.Writer){one("blk.0.ffn_up_exps.weight", gguf.F32, 2, 2, 32), one("blk.0.ffn_down_exps.weight", gguf.F32, 2, 2, 32), one("blk.0.ffn_up_exps.scale", gguf.Q8_0, 32)}, gguf.ErrExperts, "34 bytes, which 32 experts do not share evenly"},
 		{"single expert missing", 2, []func(*gguf.Writer){one("blk.0.ffn_up.0.weight", gguf.F32, 2, 2), one("blk.0.ffn_up.1.weight", gguf.F32, 2, 2), one("blk.0.ffn_down.1.weight", gguf.F32, 2, 2)}, gguf.ErrExperts, "block 0 has no down of expert 0; 1 of 2 experts are there"},
 		{"single expert too many", 2, []func(*gguf.Writer){one("blk.0.ffn_up.0.weight", gguf.F32, 2, 2), one("blk.0.ffn_up.7.weight", gguf.F32, 2, 2), one("blk.0.ffn_down.1.weight", gguf.F32, 2, 2)}, gguf.ErrExperts, `"blk.0.ffn_up.7.weight": the model has 2 experts`},
-		{"single experts of unequal make", 2, []func(*gguf.Writer){one("blk.0.ffn_up.0.weight", gguf.F32, 2, 2), one("blk.0.ffn_up.1.weight", gguf.F16, 2, 2), one("blk.0.ffn_down.1.weight", gguf.F32, 2, 2)}, gguf.ErrExperts, `"blk.0.ffn_up.1.weight" is F16 [2 2], want F32 [2 2]`},
+		{"single experts of unequal make", 2, []func(*gguf.Writer){one("blk.0.ffn_up.0.weight", gguf.F32, 2, 2), one("blk.0.ffn_up.1.weight", gguf.F16, 2, 2), one("blk.0.ffn_down.1.weight", gguf.F32, 2, 2)}, gguf.ErrExperts, `"blk.0.ffn_up.1.weight" is F16, dimensions [2 2], want F32, dimensions [2 2]`},
 		{"stacked and single", 4, []func(*gguf.Writer){layer0, one("blk.0.ffn_up.0.weight", gguf.Q8_0, 32, 5)}, gguf.ErrExperts, "single experts' tensors of the same projection"},
 		{"prediction blocks only", 4, []func(*gguf.Writer){layer0, func(w *gguf.Writer) { w.Set("test.nextn_predict_layers", uint32(4)) }}, gguf.ErrExperts, "nextn_predict_layers is 4 of block_count 4"},
 		{"count is a string", 0, []func(*gguf.Writer){layer0, func(w *gguf.Writer) { w.Set("test.expert_count", "four") }}, gguf.ErrExperts, `"test.expert_count" is four (string)`},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"outrider/layout"
+	"outrider/layout/discover"
 )
 
 // What can be wrong with a checkpoint; test with errors.Is. All but ErrNoTensor
@@ -30,10 +31,10 @@ var (
 	// ErrSeveral: a folder holds several models, or one and files that may be one.
 	ErrSeveral = errors.New("several GGUF models in the folder")
 	// ErrNoExperts: the model has no routed experts under a known name.
-	ErrNoExperts = errors.New("no routed experts found")
+	ErrNoExperts = discover.ErrNoExperts
 	// ErrExperts: there are routed experts, but not complete records of equal
 	// make that fit the metadata.
-	ErrExperts = errors.New("expert tensors do not form records")
+	ErrExperts = discover.ErrExperts
 	// ErrNoTensor: the checkpoint has no tensor of that name.
 	ErrNoTensor = errors.New("no such tensor")
 )

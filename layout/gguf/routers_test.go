@@ -98,13 +98,13 @@ func TestNoRouters(t *testing.T) {
 		why    string
 		change func(*gguf.Writer)
 	}{
-		{"no tensor blk.0.ffn_gate_inp.weight", func(w *gguf.Writer) {}},
-		{"no tensor blk.1.ffn_gate_inp.weight", func(w *gguf.Writer) { add(w, gate(0), gguf.F32, 32, 4) }},
+		{"block 0 has no router matrix", func(w *gguf.Writer) {}},
+		{"block 1 has no router matrix", func(w *gguf.Writer) { add(w, gate(0), gguf.F32, 32, 4) }},
 		{"has type Q4_0", func(w *gguf.Writer) { add(w, gate(0), gguf.Q4_0, 32, 4) }},
-		{"[32 5], want [columns 4]", func(w *gguf.Writer) { add(w, gate(0), gguf.F32, 32, 5) }},
-		{"[128], want [columns 4]", func(w *gguf.Writer) { add(w, gate(0), gguf.F32, 128) }},
+		{"[32 5], want one row for each of 4 experts", func(w *gguf.Writer) { add(w, gate(0), gguf.F32, 32, 5) }},
+		{"[128], want one row for each of 4 experts", func(w *gguf.Writer) { add(w, gate(0), gguf.F32, 128) }},
 		{"has 64 columns, those before it 32", func(w *gguf.Writer) { add(w, gate(0), gguf.F32, 32, 4); add(w, gate(1), gguf.F32, 64, 4) }},
-		{"[5], want [4]", func(w *gguf.Writer) { whole(w); add(w, "blk.1.exp_probs_b.bias", gguf.F32, 5) }},
+		{"[5], want one number for each of 4 experts", func(w *gguf.Writer) { whole(w); add(w, "blk.1.exp_probs_b.bias", gguf.F32, 5) }},
 		{"bias has type I32", func(w *gguf.Writer) { whole(w); add(w, "blk.0.ffn_gate_inp.bias", gguf.I32, 4) }},
 		{"expert_gating_func is 9", func(w *gguf.Writer) { whole(w); w.Set("test.expert_gating_func", uint32(9)) }},
 		{"expert_gating_func is softmax", func(w *gguf.Writer) { whole(w); w.Set("test.expert_gating_func", "softmax") }},
