@@ -36,7 +36,7 @@ func TestDamagedFiles(t *testing.T) {
 		{"no UTF-8", length(4, "{\"\xff}"), damaged, 8, "not UTF-8"},
 		{"cut JSON", length(4, `{"a"`), damaged, -2, "no valid JSON"},
 		{"no JSON", length(4, "{,,}"), damaged, -2, "no valid JSON"},
-		{"two objects", length(4, "{}{}"), damaged, 10, "something follows"},
+		{"two objects", length(4, "{}{}"), damaged, 10, "the header is followed by something"},
 		{"name twice", file(`{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}`, 8), damaged, -2, `the header has "a" twice`},
 		{"key twice", one(`{"dtype":"U8","dtype":"I8","shape":[8],"data_offsets":[0,8]}`), damaged, -2, `tensor "a" has "dtype" twice`},
 		{"metadata twice", file(`{"__metadata__":{},"__metadata__":{}}`, 0), damaged, -2, "twice"},

@@ -1,6 +1,7 @@
 // Package safetensors reads the headers of safetensors files, the form in which
 // most models are published: the tensor table and the file's own metadata, never
-// a byte of tensor data unless asked for one tensor. Writer makes such files.
+// a byte of tensor data unless asked for one tensor. Open reads one file, OpenSet
+// all files of a model, held against their index; Writer makes such files.
 //
 //	┌───────────────────┬──────────────────────────────┬─────────────────┐
 //	│ n: u64, little-e. │ n bytes of JSON, one object  │ tensor data     │
@@ -23,6 +24,6 @@
 // What is wrong is said by a *FormatError with the file, the place and one of
 // the sentinels in errors.go.
 //
-// A File holds no file open and is immutable: safe for concurrent use, nothing
-// to close.
+// A File or a Set holds no file open and is immutable: safe for concurrent use,
+// nothing to close.
 package safetensors

@@ -43,7 +43,7 @@ func Open(fsys layout.FS, path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("safetensors: open %s: %w", path, err)
 	}
-	f := &File{fsys: fsys, source: layout.CheckpointFile{Path: path, Size: file.Size()}, byName: map[string]int{}}
+	f := &File{fsys: fsys, source: layout.CheckpointFile{Path: path, Size: file.Size()}}
 	err = f.parse(file)
 	if cerr := file.Close(); err == nil && cerr != nil {
 		err = fmt.Errorf("safetensors: close %s: %w", path, cerr)
@@ -117,6 +117,10 @@ func (f *File) header(file layout.File) ([]byte, error) {
 }
 
 func (f *File) read(file io.ReaderAt, p []byte, off int64) error {
+	return readAt(file, f.source.Path, p, off)
+}
+
+func readAt(file io.ReaderAt, path string, p []byte, off int64) error {
 	n, err := file.ReadAt(p, off)
 	if n == len(p) {
 		return nil
@@ -124,9 +128,9 @@ func (f *File) read(file io.ReaderAt, p []byte, off int64) error {
 	if err == nil {
 		err = io.ErrUnexpectedEOF
 	}
-	return fmt.Errorf("safetensors: %s: read %d bytes at byte %d: got %d: %w", f.source.Path, len(p), off, n, err)
+	return fmt.Errorf("safetensors: %s: read %d bytes at byte %d: got %d: %w", path, len(p), off, n, err)
 }
 
 func (f *File) wrong(sentinel error, offset int64, format string, args ...any) error {
-	return &FormatError{Format: "safetensors", Path: f.source.Path, Offset: offset, Reason: fmt.Sprintf(format, args...), Err: sentinel}
+	return wrong(sentinel, f.source.Path, offset, format, args...)
 }

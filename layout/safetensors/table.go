@@ -1,180 +1,138 @@
 package safetensors
 
-import (
-	"bytes"
-	"encoding/json"
-	"math"
-	"strconv"
-)
+import "bytes"
 
 const (
 	metadataKey  = "__metadata__"
+	headerKind   = "the header"
 	maxDims      = 32
 	maxNameBytes = 4 << 10
 )
 
-// table reads the header's object, token by token: names that stand twice, which
-// a decoder into a map would not see, are refused.
+// table reads the header's object into a File.
 type table struct {
 	*File
-	dec *json.Decoder
+	scanner
+	dtypes map[string]string // each dtype's name is kept once
+	dims   []int64           // room for shapes, which would each be an allocation
 }
 
 func (f *File) parseTable(head []byte) error {
-	t := &table{f, json.NewDecoder(bytes.NewReader(head))}
-	t.dec.UseNumber()
-	if err := t.object("the header", t.entry); err != nil {
+	t := &table{File: f, dtypes: map[string]string{}}
+	t.scanner = scanner{text: head, kind: headerKind, wrong: func(at int, reason string) error {
+		return f.wrong(ErrDamaged, lengthBytes+int64(at), "%s", reason)
+	}}
+	n := bytes.Count(head, []byte(`"dtype"`))
+	f.tensors, f.byName = make([]Tensor, 0, n), make(map[string]int, n)
+	if err := t.object(t.entry); err != nil {
 		return err
 	}
-	if rest := bytes.Trim(head[t.dec.InputOffset():], " "); len(rest) > 0 {
-		return t.fail("something follows the header's object: %.20q", rest)
-	}
-	return nil
-}
-
-// fail reports damage at the place that was reached.
-func (t *table) fail(format string, args ...any) error {
-	return t.wrong(ErrDamaged, lengthBytes+t.dec.InputOffset(), format, args...)
-}
-
-func (t *table) token(what string) (json.Token, error) {
-	tok, err := t.dec.Token()
-	if err != nil {
-		return nil, t.fail("%s is no valid JSON: %v", what, err)
-	}
-	return tok, nil
-}
-
-// object reads an object; value is called to read the value of each key.
-func (t *table) object(what string, value func(key string) error) error {
-	tok, err := t.token(what)
-	if err != nil {
-		return err
-	}
-	if tok != json.Delim('{') {
-		return t.fail("%s is %v, want an object", what, tok)
-	}
-	seen := map[string]struct{}{}
-	for {
-		tok, err := t.token(what)
-		if err != nil {
-			return err
-		}
-		key, ok := tok.(string)
-		if !ok { // the object's end: between keys the decoder accepts nothing else
-			return nil
-		}
-		if len(key) > maxNameBytes {
-			return t.fail("%s has a name of %d bytes, the limit is %d", what, len(key), maxNameBytes)
-		}
-		if _, twice := seen[key]; twice {
-			return t.fail("%s has %q twice", what, key)
-		}
-		seen[key] = struct{}{}
-		if err := value(key); err != nil {
-			return err
-		}
-	}
+	return t.end()
 }
 
 // entry reads the value of one key of the header.
-func (t *table) entry(name string) error {
-	if name == metadataKey {
+func (t *table) entry(key []byte) error {
+	if string(key) == metadataKey {
 		return t.metadata()
 	}
-	tensor := Tensor{Name: name, Bytes: -1, Shape: []int64{}}
-	shaped := false
-	err := t.object("tensor "+strconv.Quote(name), func(key string) (err error) {
-		switch key {
-		case "dtype":
-			tensor.DType, err = t.str(name, key)
-		case "shape":
-			shaped = true
-			tensor.Shape, err = t.numbers(name, key, maxDims)
-		case "data_offsets":
-			err = t.offsets(&tensor)
-		default:
-			var other json.RawMessage // a key of a later version
-			if err = t.dec.Decode(&other); err != nil {
-				err = t.fail("tensor %q: %s is no valid JSON: %v", name, key, err)
-			}
-		}
+	if _, twice := t.byName[string(key)]; twice {
+		return t.fail("has %q twice", key)
+	}
+	tensor := Tensor{Name: string(key), Bytes: -1}
+	t.kind, t.name = "tensor", tensor.Name
+	if err := t.object(func(key []byte) error { return t.field(&tensor, key) }); err != nil {
 		return err
-	})
-	switch {
-	case err != nil:
-		return err
-	case tensor.DType == "" || !shaped || tensor.Bytes < 0:
-		return t.fail("tensor %q lacks one of dtype, shape and data_offsets", name)
+	}
+	if tensor.DType == "" || tensor.Shape == nil || tensor.Bytes < 0 {
+		return t.fail("lacks one of dtype, shape and data_offsets")
 	}
 	if elemBits := dtypeBits[tensor.DType]; elemBits != 0 {
 		if want, ok := sizeOf(elemBits, tensor.Shape); !ok || want != tensor.Bytes {
-			return t.fail("tensor %q has %d bytes, which does not fit %s %v", name, tensor.Bytes, tensor.DType, tensor.Shape)
+			return t.fail("has %d bytes, which does not fit %s %v", tensor.Bytes, tensor.DType, tensor.Shape)
 		}
 	}
-	t.byName[name] = len(t.tensors)
+	t.byName[tensor.Name] = len(t.tensors)
 	t.tensors = append(t.tensors, tensor)
+	t.kind, t.name = headerKind, ""
 	return nil
 }
 
-func (t *table) metadata() error {
-	t.meta = map[string]string{}
-	return t.object(metadataKey, func(key string) (err error) {
-		t.meta[key], err = t.str(metadataKey, key)
-		return err
-	})
+// field reads one value of a tensor's entry.
+func (t *table) field(tensor *Tensor, key []byte) (err error) {
+	twice := false
+	switch string(key) {
+	case "dtype":
+		twice = tensor.DType != ""
+		tensor.DType, err = t.dtype()
+	case "shape":
+		twice = tensor.Shape != nil
+		tensor.Shape, err = t.shape()
+	case "data_offsets":
+		twice = tensor.Bytes >= 0
+		err = t.offsets(tensor)
+	default: // a key of a later version
+		_, err = t.skip()
+	}
+	if twice && err == nil {
+		err = t.fail("has %q twice", key)
+	}
+	return err
+}
+
+func (t *table) dtype() (string, error) {
+	text, err := t.str("dtype")
+	if err != nil {
+		return "", err
+	}
+	name, ok := t.dtypes[string(text)]
+	if !ok {
+		name = string(text)
+		t.dtypes[name] = name
+	}
+	return name, nil
+}
+
+func (t *table) shape() ([]int64, error) {
+	if cap(t.dims)-len(t.dims) < maxDims {
+		t.dims = make([]int64, 0, 64*maxDims)
+	}
+	start := len(t.dims)
+	dims, err := t.numbers("shape", t.dims, maxDims)
+	if err != nil {
+		return nil, err
+	}
+	t.dims = dims
+	return dims[start:len(dims):len(dims)], nil
 }
 
 func (t *table) offsets(tensor *Tensor) error {
-	pair, err := t.numbers(tensor.Name, "data_offsets", 2)
+	var room [2]int64
+	pair, err := t.numbers("data_offsets", room[:0], 2)
 	if err != nil {
 		return err
 	}
 	if len(pair) != 2 || pair[0] > pair[1] {
-		return t.fail("tensor %q has data_offsets %v, want the first byte and the one after the last", tensor.Name, pair)
+		return t.fail("has data_offsets %v, want the first byte and the one after the last", pair)
 	}
 	tensor.Offset, tensor.Bytes = pair[0], pair[1]-pair[0]
 	return nil
 }
 
-func (t *table) str(name, key string) (string, error) {
-	tok, err := t.token(name)
-	if err != nil {
-		return "", err
+func (t *table) metadata() error {
+	if t.meta != nil {
+		return t.fail("has %q twice", metadataKey)
 	}
-	s, ok := tok.(string)
-	if !ok {
-		return "", t.fail("%s: %s is %v, want a string", strconv.Quote(name), key, tok)
-	}
-	return s, nil
-}
-
-// numbers reads an array of up to most whole numbers of 0 or more.
-func (t *table) numbers(name, key string, most int) ([]int64, error) {
-	tok, err := t.token(name)
-	if err != nil {
-		return nil, err
-	}
-	if tok != json.Delim('[') {
-		return nil, t.fail("tensor %q: %s is %v, want an array", name, key, tok)
-	}
-	list := []int64{}
-	for {
-		tok, err := t.token(name)
-		if err != nil {
-			return nil, err
+	t.meta = map[string]string{}
+	t.kind = metadataKey
+	err := t.object(func(key []byte) error {
+		name := string(key)
+		if _, twice := t.meta[name]; twice {
+			return t.fail("has %q twice", name)
 		}
-		if tok == json.Delim(']') {
-			return list, nil
-		}
-		text, _ := tok.(json.Number)
-		n, err := strconv.ParseUint(text.String(), 10, 64)
-		switch {
-		case err != nil || n > math.MaxInt64:
-			return nil, t.fail("tensor %q: %s holds %v, want whole numbers of 0 or more", name, key, tok)
-		case len(list) == most:
-			return nil, t.fail("tensor %q: %s has more than %d numbers", name, key, most)
-		}
-		list = append(list, int64(n))
-	}
+		text, err := t.str(name)
+		t.meta[name] = string(text)
+		return err
+	})
+	t.kind = headerKind
+	return err
 }
