@@ -1,10 +1,10 @@
 package layout
 
-// Checkpoint is what a checkpoint reader (layout/gguf) found in a model's
-// files: where each routed expert's tensors lie. It is plain data; opening
-// files is up to whoever uses it (Build, OpenInPlace).
+// Checkpoint is what layout/checkpoint found in a model's files: where each
+// routed expert's tensors lie. It is plain data; opening files is up to whoever
+// uses it (Build, OpenInPlace).
 type Checkpoint struct {
-	Format       string // "gguf"
+	Format       string // "gguf", "safetensors"
 	Name         string // the model's own name
 	Architecture string // as the checkpoint says: "qwen3moe"
 	Shape        Shape
@@ -16,6 +16,9 @@ type Checkpoint struct {
 	// was left out.
 	Family   string
 	Resident []ResidentGroup
+	// Notes are sentences for people about what is odd and yet no fault: files of the
+	// folder that were left out, an index whose total is wrong.
+	Notes []string
 	// Routers says where the router matrices lie; nil where there are none that can
 	// be read, and NoRouters says why.
 	Routers   *CheckpointRouters
@@ -23,7 +26,8 @@ type Checkpoint struct {
 }
 
 // ResidentGroup sums up tensors that are not laid out: "routers", "shared experts",
-// "chunk experts", "prediction blocks" or "other".
+// "chunk experts", "prediction blocks", "other" and, in few models, other kinds
+// (layout/discover has them all).
 type ResidentGroup struct {
 	Name    string `json:"name"`
 	Tensors int    `json:"tensors"`

@@ -34,8 +34,8 @@ func TestReadRefusesWhatIsNoCheckpoint(t *testing.T) {
 		word string
 	}{
 		{filepath.Join(dir, "missing.gguf"), fs.ErrNotExist, "missing.gguf"},
-		{dir, checkpoint.ErrUnknown, "is a folder"},
-		{text, checkpoint.ErrUnknown, "name a GGUF file"},
+		{dir, checkpoint.ErrUnknown, "is a folder without"},
+		{text, checkpoint.ErrUnknown, "name a GGUF or safetensors file"},
 	} {
 		_, err := checkpoint.Read(layout.OS(), tt.path)
 		if !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.word) {

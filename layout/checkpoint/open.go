@@ -1,12 +1,20 @@
 package checkpoint
 
-import "outrider/layout"
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"outrider/layout"
+)
 
 // Model is a model whose experts can be read: a store, or a checkpoint opened
 // in place, with what both can say about themselves.
 type Model struct {
-	Source       layout.Source // whoever opened the model closes it
-	Store        *layout.Store // Source, if it is a store; else nil
+	Source layout.Source // whoever opened the model closes it
+	Store  *layout.Store // Source, if it is a store; else nil
+	// Checkpoint is the description of a checkpoint in place; nil for a store.
+	Checkpoint   *layout.Checkpoint
 	Name         string
 	Architecture string
 	Format       string // of the checkpoint, also of one that a store was built from
@@ -14,14 +22,20 @@ type Model struct {
 	Files        []layout.CheckpointFile
 }
 
-// Open opens a store's folder, or a checkpoint in place: a GGUF file, or any
-// shard of a split one. Errors are those of layout.OpenStore and Read.
+// Open is OpenWith without wishes.
 func Open(fsys layout.FS, path string, mode layout.Mode) (*Model, error) {
+	return OpenWith(fsys, path, mode, Options{})
+}
+
+// OpenWith opens a store's folder, or in place whatever ReadWith reads. Wishes
+// are for checkpoints: a store has had them when it was built. Errors are those
+// of layout.OpenStore and ReadWith.
+func OpenWith(fsys layout.FS, path string, mode layout.Mode, opts Options) (*Model, error) {
 	info, err := fsys.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if info.IsDir() {
+	if info.IsDir() && !isCheckpoint(fsys, path) {
 		store, err := layout.OpenStore(fsys, path, mode)
 		if err != nil {
 			return nil, err
@@ -30,7 +44,7 @@ func Open(fsys layout.FS, path string, mode layout.Mode) (*Model, error) {
 		return &Model{Source: store, Store: store, Name: m.Model.Name, Architecture: m.Model.Architecture,
 			Format: m.Source.Format, RestBytes: m.Model.RestBytes, Files: m.Source.Files}, nil
 	}
-	cp, err := Read(fsys, path)
+	cp, err := ReadWith(fsys, path, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -38,6 +52,18 @@ func Open(fsys layout.FS, path string, mode layout.Mode) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Model{Source: source, Name: cp.Name, Architecture: cp.Architecture,
+	return &Model{Source: source, Checkpoint: &cp, Name: cp.Name, Architecture: cp.Architecture,
 		Format: cp.Format, RestBytes: cp.RestBytes, Files: cp.Files}, nil
+}
+
+// isCheckpoint reports whether a folder holds a checkpoint's files and is no
+// store, finished or not.
+func isCheckpoint(fsys layout.FS, dir string) bool {
+	for _, name := range []string{"manifest.json", "index.bin", "building.json"} {
+		if _, err := fsys.Stat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	inGGUF, inTensors, err := models(fsys, dir)
+	return err == nil && (inGGUF != "" || inTensors != "")
 }
