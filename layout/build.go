@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"syscall"
 )
@@ -25,6 +24,13 @@ type BuildOptions struct {
 	// DiscardUnfinished removes what a killed build left beside the target. Set
 	// it only if no other build of this target is running.
 	DiscardUnfinished bool
+	// Resume goes on with what a killed build of the same plan and checkpoint left
+	// beside the target: records whose checksums hold on the device are kept, and
+	// the store is the same to the byte as one built at once. With nothing there the
+	// build begins anew. A build with Resume that fails, or whose ctx ends, leaves its
+	// part to be resumed again. FS must be a ResumeFS. Set it only if no other build
+	// of this target is running.
+	Resume bool
 }
 
 // BuildReport is what Build has built.
@@ -41,18 +47,25 @@ type BuildReport struct {
 	// index included.
 	CopiedRecords int
 	CopyBytes     int64
+	// ReusedRecords of an unfinished build were kept, with ReusedBytes of lanes and copies.
+	ReusedRecords int
+	ReusedBytes   int64
+	// JournalBytes were written to note which records are done: see Resume.
+	JournalBytes int64
 }
 
 // Build copies the experts of a checkpoint into a new store as planned. It
 // writes beside the target, in Dir + ".building" and, for lanes elsewhere and the
 // copies beside them, their path + ".building", reads back and checks every byte that it wrote, and
 // renames at the end. It never replaces a file, and removes all it wrote when
-// it fails or when ctx ends. It uses less than 64 MiB for buffers, or three times
-// the largest router matrix.
+// it fails or when ctx ends, unless Resume is set. Killed at any moment it leaves
+// nothing, the store, or what Resume goes on with. Where the system allows, it writes
+// around the page cache, and reads each record back as soon as it is written. It uses
+// less than 64 MiB for buffers, or three times the largest router matrix.
 //
 // Errors: ErrExists if the target or a lane is there already; ErrUnfinished if
-// a killed build lies beside it; ErrNoSpace; ErrSourceChanged; ErrCheckpoint;
-// ErrPlan; a *CorruptError if what was read back is not what was written.
+// a killed build lies beside it, with what to do about it; ErrNoSpace; ErrSourceChanged;
+// ErrCheckpoint; ErrPlan; a *CorruptError if what was read back is not what was written.
 func Build(ctx context.Context, opts BuildOptions) (*BuildReport, error) {
 	b, err := newBuilder(opts)
 	if err != nil {
@@ -83,27 +96,31 @@ type builder struct {
 	plan    *Plan
 	cp      *Checkpoint
 	table   table // the plan's, with checksums of its own
-	lanes   []buildLane
-	copies  []buildLane // beside each lane; no temp: none
+	lanes   []*buildLane
+	copies  []*buildLane // beside each lane; no temp: none
+	aligned bool         // all records are fit for direct writes
 	workers int
 	discard bool
-	source  *spanReader
-	meter   meter
-	made    []string // what undo removes
-}
-
-// buildLane is where a lane is built and where it goes.
-type buildLane struct {
-	entry  string // its path in the manifest
-	target string // empty: it moves with the folder
-	temp   string
-	size   int64
-	file   WriteFile
+	resume  bool
+	left    *remains // what a killed build left that is gone on with; nil: nothing
+	stamp   [32]byte // of the marker
+	journal *journal
+	checked []bool // rows that have been read back, with their copies
+	reused  struct {
+		records int
+		bytes   int64
+	}
+	source *spanReader
+	meter  meter
+	made   []string // what undo removes
 }
 
 func newBuilder(opts BuildOptions) (*builder, error) {
 	if opts.Plan == nil || opts.Checkpoint == nil || opts.Dir == "" {
 		return nil, fmt.Errorf("layout: build: %w: plan, checkpoint and folder are needed", ErrPlan)
+	}
+	if err := opts.Checkpoint.Validate(); err != nil {
+		return nil, err
 	}
 	if opts.FS == nil {
 		opts.FS = OS()
@@ -114,10 +131,14 @@ func newBuilder(opts BuildOptions) (*builder, error) {
 		return nil, fmt.Errorf("layout: build: %w", err)
 	}
 	b := &builder{
-		fs: opts.FS, dir: dir, temp: dir + tempSuffix, plan: opts.Plan, cp: opts.Checkpoint,
-		table: opts.Plan.table, workers: workersFor(opts.Parallel), discard: opts.DiscardUnfinished,
+		fs: opts.FS, dir: dir, temp: dir + tempSuffix, plan: opts.Plan, cp: opts.Checkpoint, aligned: true,
+		table: opts.Plan.table, workers: workersFor(opts.Parallel), discard: opts.DiscardUnfinished, resume: opts.Resume,
 	}
 	b.table.sums = make([]uint32, b.table.rows()*b.table.width)
+	b.checked = make([]bool, b.table.rows())
+	for i := range b.table.forms {
+		b.aligned = b.aligned && b.table.forms[i].Align >= directWriteAlign
+	}
 	b.meter.tell = opts.Progress
 	for _, lane := range opts.Plan.Lanes {
 		file, err := b.laneFile(filepath.Clean(lane.Path), absolute)
@@ -132,126 +153,28 @@ func newBuilder(opts BuildOptions) (*builder, error) {
 	return b, nil
 }
 
-// laneFile says where a lane is built for a store whose folder is absolute.
-func (b *builder) laneFile(path, absolute string) (buildLane, error) {
-	switch {
-	case !filepath.IsAbs(path):
-		return buildLane{entry: path, temp: filepath.Join(b.temp, path)}, nil
-	case filepath.Dir(path) == absolute:
-		name := filepath.Base(path)
-		if err := checkNewLanePath(name); err != nil {
-			return buildLane{}, fmt.Errorf("layout: build: %w: lane %w", ErrPlan, err)
-		}
-		return buildLane{entry: name, temp: filepath.Join(b.temp, name)}, nil
-	}
-	return buildLane{entry: path, target: path, temp: path + tempSuffix}, nil
-}
-
-// files lists all files that are built as lanes are: the lanes, then the copies.
-func (b *builder) files() []*buildLane {
-	var out []*buildLane
-	for i := range b.lanes {
-		out = append(out, &b.lanes[i])
-	}
-	for i := range b.copies {
-		if b.copies[i].temp != "" {
-			out = append(out, &b.copies[i])
-		}
-	}
-	return out
-}
-
-// prepare looks for everything that can be known to go wrong before writing.
+// prepare looks for everything that can be known to go wrong before writing, and
+// deals with what a killed build left.
 func (b *builder) prepare() error {
-	if err := b.mustNotExist(b.dir); err != nil {
+	left, err := b.lookAround()
+	if err != nil {
 		return err
 	}
-	for _, lane := range b.files() {
-		if lane.target != "" {
-			if err := b.mustNotExist(lane.target); err != nil {
-				return err
-			}
-		}
-	}
-	if err := b.clearUnfinished(); err != nil {
-		return err
-	}
-	return b.checkSpace()
-}
-
-func (b *builder) mustNotExist(path string) error {
-	_, err := b.fs.Stat(path)
-	switch {
-	case err == nil:
-		return fmt.Errorf("layout: build: %s %w: name another target, or remove it first", path, ErrExists)
-	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("layout: build: %w", err)
-	}
-	return nil
-}
-
-// checkSpace adds up what each device has to take.
-func (b *builder) checkSpace() error {
-	type device struct {
-		dir  string
-		need int64
-	}
-	var devices []device
-	known := map[string]int{}
-	add := func(dir string, bytes int64) error {
-		info, err := b.fs.Stat(dir)
-		if err != nil {
-			return fmt.Errorf("layout: build: folder of the target: %w", err)
-		}
-		key := dir
-		if id, ok := deviceOf(info); ok {
-			key = fmt.Sprintf("device %d", id)
-		}
-		if _, ok := known[key]; !ok {
-			known[key] = len(devices)
-			devices = append(devices, device{dir: dir})
-		}
-		devices[known[key]].need += bytes
-		return nil
-	}
-	if err := add(filepath.Dir(b.dir), b.table.indexSize()+manifestReserve+b.routerSpace()+b.copiesSpace()); err != nil {
-		return err
-	}
-	for _, lane := range b.files() {
-		dir := filepath.Dir(b.dir)
-		if lane.target != "" {
-			dir = filepath.Dir(lane.target)
-		}
-		if err := add(dir, lane.size); err != nil {
+	if left != nil && (b.discard || !left.begun) {
+		if err := b.discardRemains(left); err != nil {
 			return err
 		}
+		left = nil
 	}
-	for _, d := range devices {
-		free, err := b.fs.Free(d.dir)
-		if errors.Is(err, errors.ErrUnsupported) {
-			continue // the system can't say: writing will tell
-		}
-		if err != nil {
-			return fmt.Errorf("layout: build: %w", err)
-		}
-		if free < d.need {
-			return fmt.Errorf("layout: build: %w: %s has %d bytes free, the store needs %d there: free %d bytes or spread the store over more lanes",
-				ErrNoSpace, d.dir, free, d.need, d.need-free)
-		}
-	}
-	return nil
+	b.left = left
+	_, err = b.space(left != nil)
+	return err
 }
 
 // run writes, checks and renames.
 func (b *builder) run(ctx context.Context) (*BuildReport, error) {
-	if err := b.create(); err != nil {
-		return nil, errors.Join(err, b.closeLanes())
-	}
-	id, copies, err := b.writeFiles(ctx)
-	if err := errors.Join(err, b.closeLanes()); err != nil {
-		return nil, err
-	}
-	if err := b.readBack(ctx, copies); err != nil {
+	id, copies, err := b.writeLanes(ctx)
+	if err != nil {
 		return nil, err
 	}
 	routers, err := b.writeRouters(ctx, hex.EncodeToString(id[:]))
@@ -271,5 +194,23 @@ func (b *builder) run(ctx context.Context) (*BuildReport, error) {
 		ID: hex.EncodeToString(id[:]), Records: b.table.rows(), DataBytes: b.plan.DataBytes,
 		PaddingBytes: b.plan.PaddingBytes, IndexBytes: b.table.indexSize(), RouterBytes: routers,
 		CopiedRecords: b.plan.CopiedRecords, CopyBytes: b.plan.CopyBytes,
+		ReusedRecords: b.reused.records, ReusedBytes: b.reused.bytes, JournalBytes: b.journal.written,
 	}, nil
+}
+
+// writeLanes makes the lanes and the copies, and reads all of them back. It returns
+// the id of the store, and the bytes of the index of the copies, nil if there are none.
+func (b *builder) writeLanes(ctx context.Context) (id [storeIDBytes]byte, copies []byte, err error) {
+	memory := b.newMemory()
+	defer func() { err = errors.Join(err, memory.close()) }()
+	if err = b.create(); err == nil {
+		id, copies, err = b.writeFiles(ctx, memory)
+	}
+	if b.journal != nil {
+		err = errors.Join(err, b.journal.close())
+	}
+	if err = errors.Join(err, b.closeLanes()); err != nil {
+		return id, nil, err
+	}
+	return id, copies, b.readBack(ctx, memory, copies)
 }

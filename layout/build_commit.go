@@ -7,38 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
-	"strings"
 )
-
-const (
-	tempSuffix      = ".building"
-	manifestReserve = 64 << 10 // space for manifest and folders, to begin with
-	maxMarkerBytes  = 1 << 20
-	markerWord      = "outrider build"
-)
-
-// marker lies in a folder that is being built. It proves that the folder is
-// ours, and names the temporary files in other folders.
-type marker struct {
-	Format string   `json:"format"` // "outrider build"
-	Lanes  []string `json:"lanes"`  // temporary files outside of the folder
-}
-
-func (b *builder) writeMarker() error {
-	m := marker{Format: markerWord, Lanes: []string{}}
-	for _, lane := range b.files() {
-		if lane.target != "" {
-			m.Lanes = append(m.Lanes, lane.temp)
-		}
-	}
-	data, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	return b.writeFile(markerName, data)
-}
 
 // writeFile writes a file of the temporary folder and makes it durable.
 func (b *builder) writeFile(name string, data []byte) error {
@@ -53,70 +23,6 @@ func (b *builder) writeFile(name string, data []byte) error {
 		return errors.Join(err, f.Close())
 	}
 	return f.Close()
-}
-
-// clearUnfinished deals with what a killed build left: it removes it if that
-// is wanted and the marker proves that it is ours, and refuses otherwise.
-func (b *builder) clearUnfinished() error {
-	_, err := b.fs.Stat(b.temp)
-	if errors.Is(err, fs.ErrNotExist) {
-		return b.looseLanes()
-	} else if err != nil {
-		return fmt.Errorf("layout: build: %w", err)
-	}
-	if !b.discard {
-		return fmt.Errorf("layout: build: %w at %s: if no other build of this store is running, discard it or remove it by hand", ErrUnfinished, b.temp)
-	}
-	m, err := b.readMarker()
-	if err != nil {
-		return err
-	}
-	for _, path := range m.Lanes {
-		if info, err := b.fs.Stat(path); err != nil || !info.Mode().IsRegular() || !strings.HasSuffix(path, tempSuffix) {
-			continue
-		}
-		if err := b.fs.RemoveAll(path); err != nil {
-			return fmt.Errorf("layout: build: discard unfinished build: %w", err)
-		}
-	}
-	if err := b.fs.RemoveAll(b.temp); err != nil {
-		return fmt.Errorf("layout: build: discard unfinished build: %w", err)
-	}
-	return b.looseLanes()
-}
-
-// readMarker proves that the unfinished folder is ours. A build that was killed
-// before it could write its marker has left an empty folder.
-func (b *builder) readMarker() (marker, error) {
-	var m marker
-	entries, err := b.fs.ReadDir(b.temp)
-	if err != nil {
-		return m, fmt.Errorf("layout: build: %w at %s: %w", ErrUnfinished, b.temp, err)
-	}
-	if len(entries) == 0 {
-		return m, nil
-	}
-	data, err := readSmall(b.fs, filepath.Join(b.temp, markerName), maxMarkerBytes)
-	if err == nil && len(data) == 0 && len(entries) == 1 {
-		return m, nil
-	}
-	if err != nil || json.Unmarshal(data, &m) != nil || m.Format != markerWord {
-		return m, fmt.Errorf("layout: build: %w at %s carries no mark of ours: look at it, and remove it by hand", ErrUnfinished, b.temp)
-	}
-	return m, nil
-}
-
-// looseLanes refuses temporary lanes that no marker of this target names.
-func (b *builder) looseLanes() error {
-	for _, lane := range b.files() {
-		if lane.target == "" {
-			continue
-		}
-		if err := b.mustNotExist(lane.temp); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // storeID is derived from the plan and from the checksums of all tensors, so
@@ -217,10 +123,12 @@ func (b *builder) commit() error {
 		if lane.target == "" {
 			continue
 		}
-		if err := b.fs.Rename(lane.temp, lane.target); err != nil {
-			return err
+		if !lane.placed {
+			if err := b.fs.Rename(lane.temp, lane.target); err != nil {
+				return err
+			}
+			b.made = append(b.made, lane.target)
 		}
-		b.made = append(b.made, lane.target)
 		if err := b.fs.SyncDir(filepath.Dir(lane.target)); err != nil {
 			return err
 		}
@@ -229,8 +137,10 @@ func (b *builder) commit() error {
 		return err
 	}
 	b.made = append(b.made, b.dir)
-	if err := b.fs.RemoveAll(filepath.Join(b.dir, markerName)); err != nil {
-		return err
+	for _, name := range []string{journalName, markerName} {
+		if err := b.fs.RemoveAll(filepath.Join(b.dir, name)); err != nil {
+			return err
+		}
 	}
 	if err := b.fs.SyncDir(b.dir); err != nil {
 		return err
@@ -238,9 +148,13 @@ func (b *builder) commit() error {
 	return b.fs.SyncDir(filepath.Dir(b.dir))
 }
 
-// undo removes what this run has made.
+// undo removes what this run has made. A build that can be resumed keeps it, unless
+// it has its name already: then it is a whole store.
 func (b *builder) undo() error {
 	var errs []error
+	if b.resume {
+		return nil
+	}
 	for i := len(b.made) - 1; i >= 0; i-- {
 		if err := b.fs.RemoveAll(b.made[i]); err != nil {
 			errs = append(errs, fmt.Errorf("layout: build: clean up: %w", err))

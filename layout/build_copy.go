@@ -7,44 +7,50 @@ import (
 	"hash/crc32"
 )
 
-// create makes the temporary folder with its marker, and the lanes.
-func (b *builder) create() error {
-	if err := b.fs.Mkdir(b.temp); err != nil {
-		return err
-	}
-	b.made = append(b.made, b.temp)
-	if err := b.writeMarker(); err != nil {
-		return err
-	}
-	for _, lane := range b.files() {
-		f, err := b.fs.Create(lane.temp)
-		if err != nil {
-			return err
-		}
-		lane.file = f
-		if lane.target != "" {
-			b.made = append(b.made, lane.temp)
-		}
-	}
-	return nil
+// newMemory makes the buffers of the workers: each has one to write from and one to
+// read back into.
+func (b *builder) newMemory() *workMemory {
+	return newWorkMemory(2*b.workers, chunkFor(b.workers)+2*copyWindow, placementAlign)
 }
 
-// closeLanes closes what is open; a second call finds nothing to do.
-func (b *builder) closeLanes() error {
-	var errs []error
+// create makes the temporary folder with its marker, and the lanes, or goes on with
+// those that a killed build left.
+func (b *builder) create() error {
+	end := int64(0)
+	var rows []int
+	if b.left == nil {
+		if err := b.fs.Mkdir(b.temp); err != nil {
+			return err
+		}
+		b.made = append(b.made, b.temp)
+		if err := b.writeMarker(); err != nil {
+			return err
+		}
+	} else {
+		var err error
+		if rows, end, err = b.readJournal(); err != nil {
+			return err
+		}
+		b.left.rows = rows
+	}
 	for _, lane := range b.files() {
-		if lane.file != nil {
-			errs = append(errs, lane.file.Close())
-			lane.file = nil
+		if err := lane.open(b, b.left != nil); err != nil {
+			return err
 		}
 	}
-	return errors.Join(errs...)
+	return b.startJournal(end)
 }
 
 // writeFiles writes the lanes and the copies, and syncs. It returns the id of the
 // store, and the bytes of the index of the copies, nil if there are none.
-func (b *builder) writeFiles(ctx context.Context) (id [storeIDBytes]byte, copies []byte, err error) {
-	if err := b.writeRecords(ctx); err != nil {
+func (b *builder) writeFiles(ctx context.Context, memory *workMemory) (id [storeIDBytes]byte, copies []byte, err error) {
+	if err := b.reuse(ctx, memory); err != nil {
+		return id, nil, err
+	}
+	if err := b.writeRecords(ctx, memory); err != nil {
+		return id, nil, err
+	}
+	if err := b.clearGaps(); err != nil {
 		return id, nil, err
 	}
 	if id, err = b.storeID(); err != nil {
@@ -57,32 +63,71 @@ func (b *builder) writeFiles(ctx context.Context) (id [storeIDBytes]byte, copies
 		if err := ctx.Err(); err != nil {
 			return id, nil, err
 		}
-		if err := lane.file.Sync(); err != nil {
-			return id, nil, fmt.Errorf("sync %s: %w", lane.temp, err)
+		if err := lane.sync(); err != nil {
+			return id, nil, err
 		}
 	}
 	return id, copies, nil
 }
 
-// writeRecords copies every record, and fills what no record covers with zeros.
-func (b *builder) writeRecords(ctx context.Context) error {
-	chunk := chunkFor(b.workers)
-	segments := segmentsOf(b.table.forms)
-	start := func() *copier { return &copier{b: b, segments: segments, buf: make([]byte, chunk)} }
-	err := eachRow(ctx, b.workers, b.table.rows(), start, func(ctx context.Context, c *copier, row int) error {
-		return c.record(ctx, row)
-	})
-	if err != nil {
-		return err
+// writeRecords copies every record that is not there already. Lanes that are written
+// around the page cache are read back record by record, so that both directions of a
+// device have work; the others when all is written.
+func (b *builder) writeRecords(ctx context.Context, memory *workMemory) (err error) {
+	var todo []int
+	for row, checked := range b.checked {
+		if !checked {
+			todo = append(todo, row)
+		}
 	}
-	zeros := make([]byte, chunk)
+	var back *scanner
+	if b.writesDirect() {
+		lanes, openErr := b.openBack()
+		defer func() { err = errors.Join(err, closeLanes(lanes)) }()
+		if openErr != nil {
+			return openErr
+		}
+		back = b.newScanner(lanes, &b.meter)
+	}
+	segments := segmentsOf(b.table.forms)
+	memory.reset()
+	start := func() *copier {
+		c := &copier{b: b, segments: segments, buf: memory.take()[:chunkFor(b.workers)]}
+		if back != nil {
+			c.back, c.backBuffers = back, back.buffers(memory)
+		}
+		return c
+	}
+	err = eachRow(ctx, b.workers, len(todo), start, func(ctx context.Context, c *copier, i int) error {
+		return c.store(ctx, todo[i])
+	})
+	if back != nil && err == nil && !back.allDirect() {
+		clear(b.checked) // a device fell back to its cache: read all back once it is synced
+		b.meter.total += b.plan.Bytes() + b.plan.CopyBytes
+	}
+	return err
+}
+
+// writesDirect reports whether everything is written around the page cache.
+func (b *builder) writesDirect() bool {
+	for _, lane := range b.files() {
+		if lane.direct == nil && lane.size > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// clearGaps fills what no record and no copy covers with zeros.
+func (b *builder) clearGaps() error {
+	zeros := alignedBuffer(1<<20, directWriteAlign)
 	for _, g := range b.table.gaps(b.plan.laneSizes()) {
-		if err := b.clear(&b.lanes[g.lane], g, zeros); err != nil {
+		if err := b.clear(b.lanes[g.lane], g, zeros); err != nil {
 			return err
 		}
 	}
 	for _, g := range b.copyGaps() {
-		if err := b.clear(&b.copies[g.lane], g, zeros); err != nil {
+		if err := b.clear(b.copies[g.lane], g, zeros); err != nil {
 			return err
 		}
 	}
@@ -90,6 +135,10 @@ func (b *builder) writeRecords(ctx context.Context) error {
 }
 
 func (b *builder) clear(lane *buildLane, g gap, zeros []byte) error {
+	if lane.placed {
+		b.meter.add(g.bytes) // it is read back with the rest
+		return nil
+	}
 	for at := int64(0); at < g.bytes; at += int64(len(zeros)) {
 		if err := b.write(lane, zeros[:min(int64(len(zeros)), g.bytes-at)], g.offset+at); err != nil {
 			return err
@@ -99,22 +148,40 @@ func (b *builder) clear(lane *buildLane, g gap, zeros []byte) error {
 }
 
 func (b *builder) write(lane *buildLane, p []byte, off int64) error {
-	n, err := lane.file.WriteAt(p, off)
-	if err == nil && n != len(p) {
-		err = errors.New("short write")
+	if err := lane.write(p, off); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("write %d bytes at %d of %s: %w", len(p), off, lane.temp, err)
-	}
-	b.meter.add(int64(n))
+	b.meter.add(int64(len(p)))
 	return nil
 }
 
 // copier is the state of one worker.
 type copier struct {
-	b        *builder
-	segments [][]segment
-	buf      []byte
+	b           *builder
+	segments    [][]segment
+	buf         []byte
+	back        *scanner // nil: what was written is read back later
+	backBuffers *scanBuffers
+}
+
+// store copies a record and its copies, reads them back if that is to be done at
+// once, and notes that they are there.
+func (c *copier) store(ctx context.Context, row int) error {
+	if err := c.record(ctx, row); err != nil {
+		return err
+	}
+	t := &c.b.table
+	if c.back != nil {
+		found, err := c.back.rowAndCopies(ctx, c.backBuffers, row)
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 {
+			return readBackError(found)
+		}
+		c.b.checked[row] = true
+	}
+	return c.b.journal.add(row, t.sumsOf(row), t.form(row).Bytes)
 }
 
 // record puts a record together chunk by chunk, and takes the checksums of its
@@ -132,7 +199,7 @@ func (c *copier) record(ctx context.Context, row int) error {
 			if err := c.fill(row, base+at, chunk); err != nil {
 				return err
 			}
-			if err := c.b.write(&c.b.lanes[lane], chunk, p.Offset+at); err != nil {
+			if err := c.b.write(c.b.lanes[lane], chunk, p.Offset+at); err != nil {
 				return fmt.Errorf("%v: %w", t.id(row), err)
 			}
 			if err := c.b.writeCopy(row, lane, chunk, at); err != nil {
@@ -163,52 +230,4 @@ func (c *copier) fill(row int, off int64, chunk []byte) error {
 		sums[seg.projection] = crc32.Update(sums[seg.projection], castagnoli, part)
 	}
 	return nil
-}
-
-// readBack checks every byte that lies on the devices now, around the page
-// cache where that works. copies is the index of the copies.
-func (b *builder) readBack(ctx context.Context, copies []byte) (err error) {
-	lanes := make([]Lane, 0, len(b.lanes))
-	defer func() {
-		for _, lane := range lanes {
-			err = errors.Join(err, lane.close())
-		}
-	}()
-	for i := range b.lanes {
-		lane, err := b.openBack(i)
-		lanes = append(lanes, lane)
-		if err != nil {
-			return err
-		}
-	}
-	if err := b.checkCopyHeaders(lanes, copies); err != nil {
-		return err
-	}
-	s := newScanner(&b.table, lanes, b.plan.laneSizes(), chunkFor(b.workers), &b.meter)
-	s.copies = b.plan.copies
-	return s.all(ctx, b.workers, func(found []Damage) error {
-		d := found[0]
-		return corrupt(d.Lane, d.Offset, "read back: %v %s: %s: check the device", d.ID, d.Projection, d.Reason)
-	})
-}
-
-// openBack opens what was written of a lane. What it has opened it returns with
-// the error too.
-func (b *builder) openBack(i int) (lane Lane, err error) {
-	if lane.Path, lane.File, err = b.openWritten(&b.lanes[i]); err != nil || b.copies[i].temp == "" {
-		return lane, err
-	}
-	lane.CopiesPath, lane.Copies, err = b.openWritten(&b.copies[i])
-	return lane, err
-}
-
-func (b *builder) openWritten(lane *buildLane) (string, File, error) {
-	f, err := b.fs.Open(lane.temp, Direct)
-	if err != nil {
-		return lane.temp, nil, fmt.Errorf("read back: %w", err)
-	}
-	if f.Size() != lane.size {
-		return lane.temp, f, corrupt(lane.temp, min(f.Size(), lane.size), "read back: it has %d bytes, %d were written", f.Size(), lane.size)
-	}
-	return lane.temp, f, nil
 }

@@ -7,18 +7,6 @@ import (
 	"fmt"
 )
 
-// beside is the file for the copies that lie beside a lane; without a size there
-// is none.
-func (l *buildLane) beside(size int64) buildLane {
-	switch {
-	case size == 0:
-		return buildLane{}
-	case l.target == "":
-		return buildLane{temp: l.temp + copySuffix, size: size}
-	}
-	return buildLane{target: l.target + copySuffix, temp: l.target + copySuffix + tempSuffix, size: size}
-}
-
 // copiesSpace is the size of the index of the copies.
 func (b *builder) copiesSpace() int64 {
 	if b.plan.copies == nil {
@@ -39,7 +27,7 @@ func (b *builder) copyGaps() []gap {
 func (b *builder) writeCopy(row, lane int, part []byte, at int64) error {
 	for _, place := range b.plan.copies.of(row) {
 		if int(place.Piece) == lane {
-			return b.write(&b.copies[place.Lane], part, place.Offset+at)
+			return b.write(b.copies[place.Lane], part, place.Offset+at)
 		}
 	}
 	return nil
@@ -53,7 +41,7 @@ func (b *builder) writeCopyHeaders(id [storeIDBytes]byte) ([]byte, error) {
 	}
 	index := b.plan.copies.encode(&b.table, id)
 	for i := range b.copies {
-		lane := &b.copies[i]
+		lane := b.copies[i]
 		if lane.temp == "" {
 			continue
 		}

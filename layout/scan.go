@@ -72,6 +72,7 @@ type scanner struct {
 	sizes    []int64     // of the lanes
 	copies   *copyTable  // nil: none
 	source   *spanReader // nil: checksums are all there is
+	checked  []bool      // rows that need no more checking; nil: none
 	chunk    int64
 	meter    *meter
 }
@@ -116,16 +117,50 @@ type stretch struct {
 	offset, bytes int64
 }
 
-func (s *scanner) buffers() *scanBuffers {
+// align is the largest alignment that a file demands.
+func (s *scanner) align() int64 {
 	align := int64(placementAlign)
 	for _, f := range s.files {
 		align = max(align, f.align)
 	}
-	b := &scanBuffers{lane: alignedBuffer(s.chunk+2*align, align), sums: make([]uint32, s.table.width), differs: make([]bool, s.table.width)}
+	return align
+}
+
+// newMemory makes buffers for so many workers, one for each.
+func (s *scanner) newMemory(workers int) *workMemory {
+	return newWorkMemory(workers, s.chunk+2*s.align(), s.align())
+}
+
+// buffers takes a worker's buffer from memory. Where that is too small, since a file
+// demands more than files usually do, it makes a larger one.
+func (s *scanner) buffers(memory *workMemory) *scanBuffers {
+	b := &scanBuffers{lane: memory.take(), sums: make([]uint32, s.table.width), differs: make([]bool, s.table.width)}
+	if align := s.align(); int64(len(b.lane)) < s.chunk+2*align || !(Alignment{int(align), 1}).check(b.lane, 0) {
+		b.lane = alignedBuffer(s.chunk+2*align, align)
+	}
 	if s.source != nil {
 		b.source = make([]byte, s.chunk)
 	}
 	return b
+}
+
+// allDirect reports whether all files are read around the page cache still.
+func (s *scanner) allDirect() bool {
+	for _, f := range s.files {
+		if f.file != nil && f.file.Size() > 0 && !IsDirect(f.file) {
+			return false
+		}
+	}
+	return true
+}
+
+// rowAndCopies checks a record and then its copies, if it has any.
+func (s *scanner) rowAndCopies(ctx context.Context, b *scanBuffers, row int) ([]Damage, error) {
+	found, err := s.record(ctx, b, row, false)
+	if err != nil || len(found) > 0 || len(s.copies.of(row)) == 0 {
+		return found, err
+	}
+	return s.record(ctx, b, row, true)
 }
 
 // read returns a range of a file, read in multiples of the file's alignment.

@@ -65,7 +65,7 @@ func Verify(ctx context.Context, opts VerifyOptions) (*VerifyReport, error) {
 	return report, errors.Join(err, store.Close())
 }
 
-func verify(ctx context.Context, store *Store, opts VerifyOptions) (*VerifyReport, error) {
+func verify(ctx context.Context, store *Store, opts VerifyOptions) (_ *VerifyReport, err error) {
 	m := store.manifest
 	report := &VerifyReport{ID: m.ID, Records: store.table.rows(), PaddingBytes: m.PaddingBytes, Compared: opts.Source != nil}
 	for _, size := range store.sizes {
@@ -76,18 +76,18 @@ func verify(ctx context.Context, store *Store, opts VerifyOptions) (*VerifyRepor
 	s := newScanner(store.table, store.open.lanes, store.sizes, chunkFor(workers), &meter{total: report.Bytes + store.scannedCopies(), tell: opts.Progress})
 	s.copies = store.copies
 	if opts.Source != nil {
-		var err error
 		if s.source, err = newSpanReader(opts.FS, opts.Source, store.table); err != nil {
 			return nil, err
 		}
 		defer s.source.close()
 	}
+	memory := s.newMemory(workers)
+	defer func() { err = errors.Join(err, memory.close()) }()
 	var c collector
-	if err := s.all(ctx, workers, func(found []Damage) error { c.add(found); return nil }); err != nil {
+	if err := s.all(ctx, workers, memory, func(found []Damage) error { c.add(found); return nil }); err != nil {
 		return nil, fmt.Errorf("layout: verify %s: %w", store.dir, err)
 	}
 	c.add(store.copyDamages())
-	var err error
 	if report.RouterBytes, err = verifyRouters(ctx, store, opts, &c); err != nil {
 		return nil, fmt.Errorf("layout: verify %s: %w", store.dir, err)
 	}
@@ -96,19 +96,20 @@ func verify(ctx context.Context, store *Store, opts VerifyOptions) (*VerifyRepor
 }
 
 // all checks every record, copy and gap, and hands over what each one has wrong
-// with it.
-func (s *scanner) all(ctx context.Context, workers int, found func([]Damage) error) error {
+// with it. Each worker takes a buffer from memory.
+func (s *scanner) all(ctx context.Context, workers int, memory *workMemory, found func([]Damage) error) error {
 	copied, gaps := s.copied()
 	gaps = append(s.table.gaps(s.sizes), gaps...)
 	rows := s.table.rows()
-	return eachRow(ctx, workers, rows+len(copied)+len(gaps), s.buffers, func(ctx context.Context, b *scanBuffers, i int) error {
+	start := func() *scanBuffers { return s.buffers(memory) }
+	return eachRow(ctx, workers, rows+len(copied)+len(gaps), start, func(ctx context.Context, b *scanBuffers, i int) error {
 		var damages []Damage
 		var err error
 		switch {
 		case i < rows:
-			damages, err = s.record(ctx, b, i, false)
+			damages, err = s.unchecked(ctx, b, i, false)
 		case i < rows+len(copied):
-			damages, err = s.record(ctx, b, copied[i-rows], true)
+			damages, err = s.unchecked(ctx, b, copied[i-rows], true)
 		default:
 			damages, err = s.gap(ctx, b, gaps[i-rows-len(copied)])
 		}
@@ -117,6 +118,13 @@ func (s *scanner) all(ctx context.Context, workers int, found func([]Damage) err
 		}
 		return found(damages)
 	})
+}
+
+func (s *scanner) unchecked(ctx context.Context, b *scanBuffers, row int, copies bool) ([]Damage, error) {
+	if s.checked != nil && s.checked[row] {
+		return nil, nil
+	}
+	return s.record(ctx, b, row, copies)
 }
 
 // collector gathers findings from several workers.
