@@ -47,6 +47,7 @@ type cli struct {
 		Synth   traceSynthCmd   `cmd:"" help:"Make a synthetic trace."`
 		Forms   traceFormsCmd   `cmd:"" help:"List the forms of routing data that are read."`
 	} `cmd:"" help:"Describe, convert and make routing traces."`
+	Synth    synthCmds   `cmd:"" help:"Make checkpoints of any family, of random weights or widened from a real one."`
 	Evaluate evaluateCmd `cmd:"" help:"Measure forecasts of the router on a trace."`
 	Train    trainCmd    `cmd:"" help:"Train a forecast on traces, to stand on the online one."`
 	Simulate simulateCmd `cmd:"" help:"Replay a trace against caches and forecasts in virtual time."`
