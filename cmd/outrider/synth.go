@@ -2,5 +2,6 @@ package main
 
 // synthCmds make checkpoints that nobody has to download.
 type synthCmds struct {
-	// one line a command
+	Checkpoint synthCheckpointCmd `cmd:"" help:"Make a small checkpoint with the names, shapes and types of a model family."`
+	Families   synthFamiliesCmd   `cmd:"" help:"List the families that checkpoints can be made of."`
 }

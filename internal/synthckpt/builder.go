@@ -15,6 +15,7 @@ import (
 type builder struct {
 	lib    *library
 	family *family
+	body   []statement // with parts and other families in their places
 	opts   Options
 
 	lets    []let
@@ -28,7 +29,10 @@ type builder struct {
 	first   []string
 	cycle   []string
 	predict string
-	dropped map[string]bool
+	// multiples are sizes that the family cannot divide otherwise.
+	multiples []statement
+	dropped   map[string]bool
+	nest      string // what keys of settings stand under now
 
 	out *Model
 }
@@ -42,7 +46,11 @@ type let struct {
 func newBuilder(lib *library, f *family, opts Options) (*builder, error) {
 	b := &builder{lib: lib, family: f, opts: opts, prefix: "model.", types: map[string]string{}, rounds: map[string]int64{},
 		dropped: map[string]bool{}, out: &Model{Info: f.Info, seed: opts.Seed}}
-	for _, s := range f.body {
+	var err error
+	if b.body, err = lib.expand(f.body, f.Format, 0); err != nil {
+		return nil, err
+	}
+	for _, s := range b.body {
 		if err := b.declare(s); err != nil {
 			return nil, err
 		}
@@ -54,6 +62,11 @@ func newBuilder(lib *library, f *family, opts Options) (*builder, error) {
 			return nil, l.s.errorf("%v", err)
 		}
 		b.vars[l.name] = v
+	}
+	for _, s := range b.multiples {
+		if n, err := strconv.ParseInt(s.words[2], 10, 32); err != nil || n < 1 || b.vars[s.words[1]]%n != 0 {
+			return nil, fmt.Errorf("synthckpt: %w: %s is %d, but %s needs a multiple of %s", ErrOptions, s.words[1], b.vars[s.words[1]], f.Name, s.words[2])
+		}
 	}
 	return b, b.blocks()
 }
@@ -77,13 +90,15 @@ func (b *builder) declare(s statement) error {
 			return s.errorf("%q is no multiple", w[2])
 		}
 		b.rounds[w[1]] = n
+	case w[0] == "multiple" && len(w) == 3:
+		b.multiples = append(b.multiples, s)
 	case w[0] == "prefix" && len(w) <= 2:
 		b.prefix = strings.Join(w[1:], "")
 	case w[0] == "experts" && len(w) == 2:
 		b.experts = w[1]
 	case w[0] == "others" && len(w) == 2:
 		b.others = w[1]
-	case w[0] == "predict" && len(w) <= 2:
+	case w[0] == "behind" && len(w) <= 2:
 		b.predict = strings.Join(w[1:], "")
 	case w[0] == "blocks":
 		b.first, b.cycle = w[1:], nil
@@ -92,7 +107,7 @@ func (b *builder) declare(s statement) error {
 		}
 	case w[0] == "drop" && len(w) == 2:
 		b.dropped[w[1]] = true
-	case slices.Contains([]string{"let", "type", "round", "prefix", "experts", "others", "predict", "drop"}, w[0]):
+	case slices.Contains([]string{"let", "type", "round", "prefix", "experts", "others", "behind", "drop", "multiple"}, w[0]):
 		return s.errorf("%s has %d words", w[0], len(w))
 	}
 	return nil
@@ -133,15 +148,19 @@ func (b *builder) blocks() error {
 }
 
 // declarations are the statements that declare took.
-var declarations = []string{"let", "type", "round", "prefix", "experts", "others", "predict", "blocks", "drop"}
+var declarations = []string{"let", "type", "round", "prefix", "experts", "others", "behind", "blocks", "drop", "multiple"}
 
 func (b *builder) model() (*Model, error) {
 	var before, inside, behind []tensorLine
-	for _, s := range b.family.body {
+	for _, s := range b.body {
 		if slices.Contains(declarations, s.words[0]) {
 			continue
 		}
-		if s.words[0] == "set" || s.words[0] == "byblock" {
+		switch s.words[0] {
+		case "nest":
+			b.nest = strings.Join(s.words[1:], "")
+			continue
+		case "set", "byblock":
 			if err := b.set(s); err != nil {
 				return nil, err
 			}
@@ -192,7 +211,7 @@ func (b *builder) add(before, inside, behind []tensorLine) error {
 	return nil
 }
 
-// finish finds the MoE layers.
+// finish finds the MoE layers, and adds what only code can make.
 func (b *builder) finish() error {
 	blocks := map[int]bool{}
 	for i := range b.out.Tensors {
@@ -212,5 +231,13 @@ func (b *builder) finish() error {
 		return fmt.Errorf("synthckpt: %w: %w", ErrOptions, err)
 	}
 	b.out.Shape = shape
+	if b.family.Format == GGUF {
+		b.out.Settings = append(b.out.Settings, Setting{"general.name", "synthetic " + b.family.Name})
+	}
+	for _, s := range b.out.Settings {
+		if s.Key == "tokenizer.ggml.model" && s.Value == "llama" {
+			return b.tokenizer()
+		}
+	}
 	return nil
 }

@@ -36,7 +36,7 @@ type Options struct {
 	Experts int    // of a layer; 0 takes 8
 	TopK    int    // chosen for a token; 0 takes 2
 	Hidden  int    // width of the model; 0 takes 64; rounded up to the family's block sizes
-	FFN     int    // width of an expert; 0 takes 32; rounded up likewise
+	FFN     int    // width of an expert; 0 takes 96; rounded up likewise
 	Seed    uint64
 }
 
@@ -83,7 +83,17 @@ type Tensor struct {
 	rule rule
 }
 
-// Families lists all forms of all families by name, GGUF first.
+// RoutedBytes is the size of all routed experts, also of those in blocks that predict.
+func (m *Model) RoutedBytes() (n int64) {
+	for i := range m.Tensors {
+		if m.Tensors[i].Routed {
+			n += m.Tensors[i].Bytes
+		}
+	}
+	return n
+}
+
+// Families lists all forms of all families, by name and format.
 func Families() ([]Info, error) {
 	lib, err := load(tables)
 	if err != nil {
@@ -144,7 +154,7 @@ func (o Options) withDefaults() Options {
 	for _, d := range []struct {
 		field *int
 		value int
-	}{{&o.Layers, 4}, {&o.Experts, 8}, {&o.TopK, 2}, {&o.Hidden, 64}, {&o.FFN, 32}} {
+	}{{&o.Layers, 4}, {&o.Experts, 8}, {&o.TopK, 2}, {&o.Hidden, 64}, {&o.FFN, 96}} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}

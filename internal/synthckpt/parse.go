@@ -27,14 +27,16 @@ import (
 //	type VAR TYPE                 a name for an element type
 //	prefix TEXT                   what {p} stands for
 //	round VAR NUMBER              H and F are rounded up to a multiple
+//	multiple VAR NUMBER           what is given must be a multiple
 //	experts SCHEME                how routed linear layers are stored
 //	others SCHEME                 how the other ones are
 //	blocks KIND… | KIND…          kinds of the first blocks, then of all others, in turn;
 //	                              a block of several kinds is written "lin+moe"
-//	predict KIND                  one more block, of this kind and of kind "predict"
+//	behind KIND                   one more block, of this kind and of kind "predict"
 //	set KEY VALUE                 metadata or config.json; a key that begins with a dot stands
 //	                              under the architecture's name. VALUE: "text", true, false,
 //	                              null, 1.5, [EXPR EXPR…] or an expression
+//	nest KEY                      keys of the settings that follow stand under this one
 //	byblock KEY KIND=VALUE… else=VALUE    a list with one value for each block
 //	drop NAME                     takes a tensor of an earlier statement away
 //	KIND [routed] NAME TYPE SIZE… a tensor in each block of that kind; "once" is the model,
@@ -60,7 +62,7 @@ func (s statement) errorf(format string, args ...any) error {
 	return fmt.Errorf("synthckpt: %w: %s: %s", errTable, s.place, fmt.Sprintf(format, args...))
 }
 
-// family is one form of a family, with parts and other families put in place.
+// family is one form of a family, as its table has it.
 type family struct {
 	Info
 	body []statement
@@ -87,12 +89,6 @@ func load(fsys fs.FS) (*library, error) {
 		}
 		err = lib.read(bufio.NewScanner(file), strings.TrimPrefix(name, "families/"))
 		if err := errors.Join(err, file.Close()); err != nil {
-			return nil, err
-		}
-	}
-	for i := range lib.families {
-		f := &lib.families[i]
-		if f.body, err = lib.expand(f.body, f.Format, 0); err != nil {
 			return nil, err
 		}
 	}

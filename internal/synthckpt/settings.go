@@ -15,8 +15,11 @@ func (b *builder) set(s statement) error {
 		return s.errorf("%s wants a key and a value", s.words[0])
 	}
 	key := s.words[1]
-	if strings.HasPrefix(key, ".") {
+	switch {
+	case strings.HasPrefix(key, "."):
 		key = b.out.Architecture + key
+	case b.nest != "":
+		key = b.nest + "." + key
 	}
 	var v any
 	var err error
