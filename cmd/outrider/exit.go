@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"outrider/experts"
+	"outrider/internal/gain"
 	"outrider/internal/lookeval"
 	"outrider/internal/refmodel"
 	"outrider/layout"
@@ -77,6 +78,7 @@ var inputErrors = []error{
 	router.ErrShape,
 	lookeval.ErrInput,
 	experts.ErrBelowFloor,
+	gain.ErrSpace,
 	refmodel.ErrArchitecture, refmodel.ErrModel, refmodel.ErrTokenizer, refmodel.ErrPromptTooLong,
 	refmodel.ErrEmptyPrompt, refmodel.ErrToken, refmodel.ErrExperts, refmodel.ErrNotFinite,
 }
@@ -129,7 +131,7 @@ func message(ctx context.Context, err error) string {
 // packages are ours, whose names stand before their errors.
 var packages = []string{
 	"layout", "gguf", "safetensors", "checkpoint", "trace", "importer", "torchfile", "synth", "router", "learned", "train", "experts", "prefetcher", "runtime",
-	"dequant", "drive", "dummystore", "evaluate", "iobench", "lookeval", "mmaparm", "pagecache", "passes", "plots", "rawread", "refmodel", "replay", "runs", "sim", "tinymoe",
+	"dequant", "drive", "dummystore", "evaluate", "gain", "iobench", "lookeval", "mmaparm", "pagecache", "passes", "plots", "rawread", "refmodel", "replay", "runs", "sim", "tinymoe",
 }
 
 // packageName is the name that a text begins with, and its colon.

@@ -36,9 +36,10 @@ type cli struct {
 	JSON bool `help:"Print one JSON object instead of text."`
 
 	Layout struct {
-		Build   buildCmd   `cmd:"" help:"Turn a checkpoint into a store."`
-		Inspect inspectCmd `cmd:"" help:"Describe a store or a checkpoint."`
-		Verify  verifyCmd  `cmd:"" help:"Check every byte of a store."`
+		Build    buildCmd          `cmd:"" help:"Turn a checkpoint into a store."`
+		Inspect  inspectCmd        `cmd:"" help:"Describe a store or a checkpoint."`
+		Verify   verifyCmd         `cmd:"" help:"Check every byte of a store."`
+		Forecast layoutForecastCmd `cmd:"" help:"Measure what a store would gain over reading in place."`
 	} `cmd:"" help:"Build, describe and check stores."`
 	Run   runCmd `cmd:"" help:"Generate text with a model whose experts are streamed."`
 	Trace struct {
@@ -66,7 +67,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var c cli
 	helped := false
 	parser, err := kong.New(&c, kong.Name("outrider"), kong.Description(description),
-		kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }), kong.Vars{"runs": runs.Describe, "predictors": strings.Join(router.Names(), ", ")},
+		kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }), kong.Vars{"checkpoint": checkpointHelp, "runs": runs.Describe, "predictors": strings.Join(router.Names(), ", ")},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}))
 	if err != nil {
 		fmt.Fprintf(stderr, "outrider: %v\n", err)

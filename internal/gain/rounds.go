@@ -39,8 +39,8 @@ type round struct {
 	raw            float64 // bytes a second
 }
 
-// rounds reads until the time is up. The first batch only warms up and tells how
-// many batches a round may have.
+// rounds reads until the time is up. The first batch tells how many a round may
+// have; if it is several, a round of them warms up and does not count.
 func (m *meter) rounds(ctx context.Context) ([]round, error) {
 	until := m.began.Add(time.Duration(readShare * float64(m.o.Duration)))
 	trial, err := m.round(ctx, 1)
@@ -50,6 +50,11 @@ func (m *meter) rounds(ctx context.Context) ([]round, error) {
 	batches := 1
 	if took := trial.inPlace + trial.store; took > 0 {
 		batches = int(max(1, min(time.Until(until)/roundParts/took, time.Duration(len(m.sample.batches)))))
+	}
+	if batches > 1 {
+		if _, err := m.round(ctx, batches); err != nil {
+			return nil, err
+		}
 	}
 	var out []round
 	for len(out) == 0 || len(out) < mostRounds && time.Now().Before(until) {

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/dustin/go-humanize"
+
+	"outrider/internal/gain"
+)
+
+func (f *gainForecast) writeTo(w io.Writer) {
+	var head fields
+	head.add("checkpoint", "%s (%s)", f.Checkpoint, f.Model)
+	store := fmt.Sprintf("in %s, %s", f.Dir, sizeText(f.StoreBytes))
+	if f.FreeBytes != nil {
+		store += fmt.Sprintf(", where %s are free", bytesText(*f.FreeBytes))
+	}
+	head.add("a store", "%s", store)
+	head.add("sample", "%d layers x %d experts, %s; batches of %d, %d rounds", f.Sample.Layers, f.Sample.Experts, bytesText(f.Sample.Bytes), f.Sample.Batch, f.Rounds)
+	head.add("raw rate", "%s/s, blocks of %s at random places, %d at once", bytesText(int64(f.RawBytesPerSecond)), bytesText(f.RawBlockBytes), f.Depth)
+	head.writeTo(w)
+	fmt.Fprintln(w)
+	g := newGrid("experts", "reads each", "reads/token", "MB/token", "MB/s", "of raw", "stall ms/token", "reads")
+	armRow(g, "in place", f.InPlace)
+	armRow(g, "in a store", f.Store)
+	g.writeTo(w)
+	fmt.Fprintln(w)
+	f.writeVerdict(w)
+}
+
+func (f *gainForecast) writeVerdict(w io.Writer) {
+	var tail fields
+	tail.add("gain", "%.2f (half of the rounds between %.2f and %.2f)", f.Gain.Median, f.Gain.Low, f.Gain.High)
+	tail.add("in place again", "%.2f times the first", f.Again)
+	tail.add("building", "%s", f.buildText())
+	tail.add("a store", "%s: %s", f.Verdict, f.Reason)
+	for _, note := range f.Notes {
+		tail.add("note", "%s", note)
+	}
+	tail.writeTo(w)
+}
+
+// buildText says what a store costs, and when that is made up for.
+func (f *gainForecast) buildText() string {
+	text := fmt.Sprintf("about %.0f s, by the sample", max(1, f.BuildSeconds))
+	if f.Verdict == gain.Pays && f.TokensToPay > 0 {
+		text += fmt.Sprintf("; made up for after %s tokens that find nothing in memory", humanize.Comma(int64(f.TokensToPay)+1))
+	}
+	return text
+}
+
+func armRow(g *grid, name string, a gain.Arm) {
+	g.add(name, fmt.Sprintf("%.2f", a.ReadsPerExpert), fmt.Sprintf("%.0f", a.ReadsPerToken), fmt.Sprintf("%.1f", a.BytesPerToken/1e6),
+		fmt.Sprintf("%.0f", a.BytesPerSecond/1e6), fmt.Sprintf("%.0f %%", 100*a.ShareOfRaw), fmt.Sprintf("%.2f", 1e3*a.StallPerToken), a.Engine)
+}
