@@ -11,11 +11,14 @@ import (
 )
 
 type inspectCmd struct {
-	Path string `arg:"" help:"A store's folder, or a GGUF file (any shard of a split one)."`
+	Path    string `arg:"" help:"A store's folder, or a checkpoint: a GGUF or safetensors file, any shard of a split model, its index, or its folder."`
+	Tensors bool   `help:"List which tensor each projection and router comes from (checkpoints only)."`
+	readingFlags
 }
 
 func (inspectCmd) Help() string {
-	return "Reads headers and the index only, and changes nothing." + statusHelp
+	return "Tells what was found: layers, experts, the projections of an expert and their types, what stays resident and what is left out. " +
+		"Reads headers and the index only, and changes nothing." + statusHelp
 }
 
 // inspection is what --json prints.
@@ -25,6 +28,7 @@ type inspection struct {
 	ID           string            `json:"id,omitempty"`
 	Model        string            `json:"model"`
 	Architecture string            `json:"architecture"`
+	Family       string            `json:"family,omitempty"` // a guess by names
 	Layers       int               `json:"layers"`
 	LayerIDs     []int             `json:"layer_ids,omitempty"`
 	Experts      int               `json:"experts"`
@@ -32,17 +36,20 @@ type inspection struct {
 	Records      []inspectedRecord `json:"records"`
 	ExpertBytes  int64             `json:"expert_bytes"`
 	RestBytes    int64             `json:"rest_bytes"`
-	MemoryBytes  int64             `json:"memory_bytes"` // all experts resident
-	FloorBytes   int64             `json:"floor_bytes"`
-	CycleBytes   int64             `json:"cycle_bytes"`
-	Align        int64             `json:"align,omitempty"`
-	PaddingBytes int64             `json:"padding_bytes,omitempty"`
-	Order        string            `json:"order,omitempty"`
-	Routers      *inspectedRouters `json:"routers,omitempty"`
-	Copies       *inspectedCopies  `json:"copies,omitempty"`
-	Lanes        []inspectedLane   `json:"lanes"`
-	Format       string            `json:"checkpoint_format"`
-	Checkpoint   []inspectedFile   `json:"checkpoint_files,omitempty"`
+	// Resident is what RestBytes are made of, and what is left out; a checkpoint's.
+	Resident     []layout.ResidentGroup `json:"resident,omitempty"`
+	MemoryBytes  int64                  `json:"memory_bytes"` // all experts resident
+	FloorBytes   int64                  `json:"floor_bytes"`
+	CycleBytes   int64                  `json:"cycle_bytes"`
+	Align        int64                  `json:"align,omitempty"`
+	PaddingBytes int64                  `json:"padding_bytes,omitempty"`
+	Order        string                 `json:"order,omitempty"`
+	Routers      *inspectedRouters      `json:"routers,omitempty"`
+	Copies       *inspectedCopies       `json:"copies,omitempty"`
+	Lanes        []inspectedLane        `json:"lanes"`
+	Format       string                 `json:"checkpoint_format"`
+	Checkpoint   []inspectedFile        `json:"checkpoint_files,omitempty"`
+	Tensors      []inspectedTensor      `json:"tensors,omitempty"`
 }
 
 // inspectedRecord is what the experts of a run of layers consist of.
@@ -72,12 +79,18 @@ type inspectedFile struct {
 
 // Run prints what a store or a checkpoint is.
 func (c *inspectCmd) Run(_ context.Context, a *app) error {
-	m, err := openModel(layout.OS(), c.Path, layout.Direct)
+	m, err := c.open(layout.OS(), c.Path, layout.Direct)
 	if err != nil {
 		return err
 	}
 	defer m.Source.Close() // nothing was written
 	report := inspect(m)
+	if c.Tensors {
+		if m.Checkpoint == nil {
+			return usagef("--tensors is for checkpoints, and %s is a store: name the checkpoint that it was built from", c.Path)
+		}
+		report.Tensors = inspectTensors(m.Checkpoint)
+	}
 	return a.print(report, report.writeTo)
 }
 
@@ -90,6 +103,9 @@ func inspect(m *model) *inspection {
 	}
 	r.FloorBytes, r.CycleBytes = m.floor()
 	r.Routers = inspectRouters(m.Source)
+	if m.Checkpoint != nil {
+		r.Family, r.Resident = m.Checkpoint.Family, m.Checkpoint.Resident
+	}
 	r.addRecords(m.Source)
 	for i, lane := range m.Source.Lanes() {
 		l := inspectFile(lane.Path, lane.File)
@@ -141,7 +157,10 @@ func (r *inspection) addRecords(source layout.Source) {
 func (r *inspection) writeTo(w io.Writer) {
 	var f fields
 	f.add(r.Kind, "%s", r.Path)
-	f.add("model", "%s (%s)", r.Model, r.Architecture)
+	f.add("model", "%s", r.modelText())
+	if r.Kind == "checkpoint" {
+		f.add("format", "%s, %s", r.Format, countText(len(r.Lanes), "file"))
+	}
 	f.add("shape", "%d layers x %d experts, top %d", r.Layers, r.Experts, r.TopK)
 	f.add("blocks", "%s", blocksText(layout.Shape{Layers: r.Layers, Experts: r.Experts, TopK: r.TopK, LayerIDs: r.LayerIDs}))
 	f.add("experts", "%s", sizeText(r.ExpertBytes))
@@ -163,6 +182,8 @@ func (r *inspection) writeTo(w io.Writer) {
 	fmt.Fprintln(w)
 	r.writeRecords(w)
 	fmt.Fprintln(w)
+	r.writeResident(w)
+	r.writeTensors(w)
 	r.writeLanes(w)
 	if r.Kind == "store" {
 		fmt.Fprintln(w)
@@ -175,14 +196,18 @@ func (r *inspection) writeTo(w io.Writer) {
 }
 
 func (r *inspection) writeRecords(w io.Writer) {
-	g := newGrid("layers", "projection", "type", "dims", "bytes")
+	header := []string{"layers", "projection", "type", "dims", "bytes", "rows"}
+	if !r.unusual() {
+		header = header[:len(header)-1]
+	}
+	g := newGrid(header...)
 	for _, record := range r.Records {
 		layers := span(record.FirstLayer, record.LastLayer)
 		for _, p := range record.Projections {
-			g.add(layers, p.Name, p.Type, joinDims(p.Dims), fmt.Sprint(p.Bytes))
+			g.add([]string{layers, p.Name, p.Type, joinDims(p.Dims), fmt.Sprint(p.Bytes), rowsText(p)}[:len(header)]...)
 			layers = ""
 		}
-		g.add("", "one expert", "", "", fmt.Sprint(record.Bytes))
+		g.add([]string{"", "one expert", "", "", fmt.Sprint(record.Bytes), ""}[:len(header)]...)
 	}
 	g.writeTo(w)
 }

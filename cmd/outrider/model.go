@@ -26,6 +26,9 @@ func openModel(fsys layout.FS, path string, mode layout.Mode) (*model, error) {
 	return &model{Model: m, path: path}, nil
 }
 
+// ggufFormat is how a checkpoint's description names the format.
+const ggufFormat = "gguf"
+
 // slotBytes is the memory that all experts take, of which a budget in per cent
 // is a share.
 func (m *model) slotBytes() int64 {
@@ -47,9 +50,12 @@ func (m *model) floor() (floor, cycle int64) {
 	return floor, cycle
 }
 
-// densePath is the GGUF file that holds everything but the experts: the
+// densePath is the GGUF checkpoint that holds everything but the experts: the
 // checkpoint itself, or for a store the one it was built from, unless given.
 func (m *model) densePath(fsys layout.FS, given string) (string, error) {
+	if m.Format != ggufFormat {
+		return "", inputf("%s holds experts of a %s checkpoint, and the reference runner reads GGUF only: convert the model to GGUF, or embed the runtime in a runner of yours", m.path, m.Format)
+	}
 	if given == "" && m.Store == nil {
 		return m.path, nil
 	}

@@ -21,3 +21,15 @@ func (f readingFlags) read(fsys layout.FS, path string) (layout.Checkpoint, erro
 	}
 	return checkpoint.ReadWith(fsys, path, checkpoint.Options{TopK: f.TopK, Predict: f.Predict})
 }
+
+// open opens a store's folder or a checkpoint. The caller closes the source.
+func (f readingFlags) open(fsys layout.FS, path string, mode layout.Mode) (*model, error) {
+	if f.TopK < 0 {
+		return nil, usagef("--top-k is %d, want 1 or more", f.TopK)
+	}
+	m, err := checkpoint.OpenWith(fsys, path, mode, checkpoint.Options{TopK: f.TopK, Predict: f.Predict})
+	if err != nil {
+		return nil, err
+	}
+	return &model{Model: m, path: path}, nil
+}

@@ -14,7 +14,7 @@ import (
 )
 
 type runCmd struct {
-	Model       string  `arg:"" name:"model-or-store" help:"A store's folder, or a GGUF file, whose experts are then read in place."`
+	Model       string  `arg:"" name:"model-or-store" help:"A store's folder, or a GGUF checkpoint (file, any shard or folder), whose experts are then read in place."`
 	Prompt      string  `required:"" help:"The text to go on from." placeholder:"TEXT"`
 	Tokens      int     `short:"n" help:"How many tokens to generate (${default})." default:"64" placeholder:"N"`
 	Budget      amount  `help:"Memory for experts: a share of what all of them take, or bytes (${default})." default:"25%" placeholder:"25%|512MiB"`

@@ -138,9 +138,4 @@ func (s *verifySummary) writeTo(w io.Writer) {
 	}
 }
 
-func findings(n int) string {
-	if n == 1 {
-		return "1 finding"
-	}
-	return fmt.Sprintf("%d findings", n)
-}
+func findings(n int) string { return countText(n, "finding") }
