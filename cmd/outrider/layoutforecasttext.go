@@ -21,7 +21,7 @@ func (f *gainForecast) writeTo(w io.Writer) {
 	head.add("raw rate", "%s/s, blocks of %s at random places, %d at once", bytesText(int64(f.RawBytesPerSecond)), bytesText(f.RawBlockBytes), f.Depth)
 	head.writeTo(w)
 	fmt.Fprintln(w)
-	g := newGrid("experts", "reads each", "reads/token", "MB/token", "MB/s", "of raw", "stall ms/token", "reads")
+	g := newGrid("experts", "reads each", "reads/token", "MB/token", "MB/s", "of raw", "stall ms/token", "engine")
 	armRow(g, "in place", f.InPlace)
 	armRow(g, "in a store", f.Store)
 	g.writeTo(w)
@@ -34,7 +34,7 @@ func (f *gainForecast) writeVerdict(w io.Writer) {
 	tail.add("gain", "%.2f (half of the rounds between %.2f and %.2f)", f.Gain.Median, f.Gain.Low, f.Gain.High)
 	tail.add("in place again", "%.2f times the first", f.Again)
 	tail.add("building", "%s", f.buildText())
-	tail.add("a store", "%s: %s", f.Verdict, f.Reason)
+	tail.add("verdict", "a store %s: %s", f.verdictText(), f.Reason)
 	for _, note := range f.Notes {
 		tail.add("note", "%s", note)
 	}
@@ -53,4 +53,11 @@ func (f *gainForecast) buildText() string {
 func armRow(g *grid, name string, a gain.Arm) {
 	g.add(name, fmt.Sprintf("%.2f", a.ReadsPerExpert), fmt.Sprintf("%.0f", a.ReadsPerToken), fmt.Sprintf("%.1f", a.BytesPerToken/1e6),
 		fmt.Sprintf("%.0f", a.BytesPerSecond/1e6), fmt.Sprintf("%.0f %%", 100*a.ShareOfRaw), fmt.Sprintf("%.2f", 1e3*a.StallPerToken), a.Engine)
+}
+
+func (f *gainForecast) verdictText() string {
+	if f.Verdict == gain.Uncertain {
+		return "may pay or not"
+	}
+	return string(f.Verdict)
 }
