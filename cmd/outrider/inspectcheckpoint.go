@@ -47,7 +47,7 @@ type routerTensor struct {
 }
 
 func routerTensors(r *layout.CheckpointRouter) []routerTensor {
-	return []routerTensor{{r.Weight, "router"}, {r.Bias, "router bias"}, {r.Selection, "selection bias"}}
+	return []routerTensor{{r.Weight, "router"}, {r.Bias, "router bias"}, {r.Selection, "selection bias"}, {r.Hash, "token table"}}
 }
 
 // filesOf names the files that a projection's experts lie in, in the order of the

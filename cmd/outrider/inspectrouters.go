@@ -16,7 +16,8 @@ type inspectedRouters struct {
 	Biased  bool           `json:"selection_bias"`
 	Groups  int            `json:"groups,omitempty"`
 	Used    int            `json:"groups_used,omitempty"`
-	Missing string         `json:"missing,omitempty"` // why there are none
+	Hashed  int            `json:"hashed_layers,omitempty"` // that choose by the token's number
+	Missing string         `json:"missing,omitempty"`       // why there are none
 }
 
 func inspectRouters(source layout.Source) *inspectedRouters {
@@ -32,8 +33,14 @@ func inspectRouters(source layout.Source) *inspectedRouters {
 	case err != nil:
 		return &inspectedRouters{Missing: err.Error()}
 	}
-	return &inspectedRouters{Bytes: r.Bytes(), Width: r.Width, Scoring: r.Scoring, Biased: r.Layers[0].Selection.Type != "",
-		Groups: r.Groups, Used: r.GroupsUsed}
+	out := &inspectedRouters{Bytes: r.Bytes(), Width: r.Width, Scoring: r.Scoring, Groups: r.Groups, Used: r.GroupsUsed}
+	for i := range r.Layers {
+		out.Biased = out.Biased || r.Layers[i].Selection.Type != ""
+		if r.Layers[i].Hash.Type != "" {
+			out.Hashed++
+		}
+	}
+	return out
 }
 
 // text is the line of the report.
@@ -47,6 +54,9 @@ func (r *inspectedRouters) text() string {
 	}
 	if r.Groups > 1 {
 		out += fmt.Sprintf(", %d of %d groups", r.Used, r.Groups)
+	}
+	if r.Hashed > 0 {
+		out += fmt.Sprintf(", %s by the token's number", countText(r.Hashed, "layer"))
 	}
 	return out + ": look-ahead works"
 }
