@@ -54,7 +54,14 @@ func (c *buildCmd) lanes(fsys layout.FS) ([]layout.LaneSpec, error) {
 	return specs, nil
 }
 
-// checkLanes finds flags that contradict each other.
+// checkFlags finds flags that contradict each other.
+func (c *buildCmd) checkFlags() error {
+	if c.Resume && c.DiscardUnfinished {
+		return usagef("--resume and --discard-unfinished say different things of an unfinished build: give one of them")
+	}
+	return c.checkLanes()
+}
+
 func (c *buildCmd) checkLanes() error {
 	given := 0
 	for _, lane := range c.Lane {
@@ -67,7 +74,11 @@ func (c *buildCmd) checkLanes() error {
 		return usagef("%d of %d lanes have a weight: give every --lane one, or none to have them measured", given, len(c.Lane))
 	case c.EqualLanes && len(c.Probe) > 0:
 		return usagef("--equal-lanes and --probe say different things of the lanes' weights: give one of them")
-	case (c.EqualLanes || len(c.Probe) > 0) && (!many || given > 0):
+	case many && given == 0 && !c.EqualLanes && len(c.Probe) == 0 && c.DryRun:
+		return usagef("--dry-run measures no lanes, since that would write: give every --lane a weight, --equal-lanes or --probe")
+	case many && given == 0 && !c.EqualLanes && len(c.Probe) == 0 && c.Resume:
+		return usagef("--resume needs the weights of the build that it goes on with, and another measurement would give others: give every --lane the weight that was told then, --equal-lanes or --probe")
+	case (c.EqualLanes || len(c.Probe) > 0 && !c.DryRun) && (!many || given > 0):
 		return usagef("--equal-lanes and --probe are for two or more lanes without weights")
 	case c.Copies != amount{} && !many:
 		return usagef("--copies needs at least two lanes, since a copy lies on another lane than its original: name them with --lane")
