@@ -41,6 +41,9 @@ func (c *buildCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	if !c.DryRun { // which prints them itself
+		a.warn(cp.Notes...)
+	}
 	plan, weights, err := c.plan(ctx, a, fsys, &cp)
 	if err != nil {
 		return err

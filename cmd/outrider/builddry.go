@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"outrider/layout"
@@ -57,7 +58,7 @@ func (c *buildCmd) tell(ctx context.Context, a *app, fsys layout.FS, o layout.Bu
 	p := &plannedStore{
 		Store: c.Out, Model: o.Checkpoint.Name, Layers: o.Plan.Shape.Layers, Experts: o.Plan.Shape.Experts,
 		BytesIn: expertBytes(o.Checkpoint), BytesOut: o.Plan.DataBytes, PaddingBytes: o.Plan.PaddingBytes, CopyBytes: o.Plan.CopyBytes,
-		NoRouters: o.Checkpoint.NoRouters, Align: o.Plan.Align, Ordered: o.Plan.Ordered, Unfinished: target.Unfinished,
+		NoRouters: o.Checkpoint.NoRouters, Align: o.Plan.Align, Ordered: o.Plan.Ordered, Unfinished: target.Unfinished, Notes: slices.Clone(o.Checkpoint.Notes),
 	}
 	rates, err := c.rates(ctx, fsys, o.Checkpoint, target, p)
 	if err != nil {

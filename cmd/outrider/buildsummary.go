@@ -39,6 +39,9 @@ type buildSummary struct {
 	ReusedRecords int   `json:"reused_records,omitempty"`
 	ReusedBytes   int64 `json:"reused_bytes,omitempty"`
 
+	// Notes are what is odd about the checkpoint and yet no fault.
+	Notes []string `json:"notes,omitempty"`
+
 	Seconds        float64 `json:"seconds"`
 	BytesPerSecond float64 `json:"bytes_per_second"` // of the checkpoint's expert bytes
 }
@@ -50,7 +53,7 @@ func (c *buildCmd) summary(cp *layout.Checkpoint, plan *layout.Plan, report *lay
 		PaddingPercent: percent(report.PaddingBytes, report.DataBytes), IndexBytes: report.IndexBytes,
 		RouterBytes: report.RouterBytes, NoRouters: cp.NoRouters, Align: plan.Align, Order: "index", Seconds: took.Seconds(),
 		CopiedRecords: report.CopiedRecords, CopyBytes: report.CopyBytes,
-		ReusedRecords: report.ReusedRecords, ReusedBytes: report.ReusedBytes,
+		ReusedRecords: report.ReusedRecords, ReusedBytes: report.ReusedBytes, Notes: cp.Notes,
 	}
 	if plan.Ordered {
 		s.Order = "co-activation"

@@ -130,8 +130,8 @@ func message(ctx context.Context, err error) string {
 
 // packages are ours, whose names stand before their errors.
 var packages = []string{
-	"layout", "gguf", "safetensors", "checkpoint", "trace", "importer", "torchfile", "synth", "router", "learned", "train", "experts", "prefetcher", "runtime",
-	"dequant", "drive", "dummystore", "evaluate", "gain", "iobench", "lookeval", "mmaparm", "pagecache", "passes", "plots", "rawread", "refmodel", "replay", "runs", "sim", "tinymoe",
+	"layout", "discover", "gguf", "safetensors", "checkpoint", "trace", "importer", "torchfile", "synth", "router", "learned", "train", "experts", "prefetcher", "runtime",
+	"dequant", "drive", "dummystore", "evaluate", "gain", "iobench", "lookeval", "mmaparm", "pagecache", "passes", "plots", "rawread", "refmodel", "replay", "runs", "sim", "synthckpt", "tinymoe",
 }
 
 // packageName is the name that a text begins with, and its colon.

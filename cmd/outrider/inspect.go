@@ -50,6 +50,7 @@ type inspection struct {
 	Format       string                 `json:"checkpoint_format"`
 	Checkpoint   []inspectedFile        `json:"checkpoint_files,omitempty"`
 	Tensors      []inspectedTensor      `json:"tensors,omitempty"`
+	Notes        []string               `json:"notes,omitempty"`
 }
 
 // inspectedRecord is what the experts of a run of layers consist of.
@@ -105,6 +106,7 @@ func inspect(m *model) *inspection {
 	r.Routers = inspectRouters(m.Source)
 	if m.Checkpoint != nil {
 		r.Family, r.Resident = m.Checkpoint.Family, m.Checkpoint.Resident
+		r.Notes = m.Checkpoint.Notes
 	}
 	r.addRecords(m.Source)
 	for i, lane := range m.Source.Lanes() {
@@ -177,6 +179,9 @@ func (r *inspection) writeTo(w io.Writer) {
 	}
 	if r.Copies != nil {
 		f.add("copies", "%s", r.Copies.text())
+	}
+	for _, note := range r.Notes {
+		f.add("note", "%s", note)
 	}
 	f.writeTo(w)
 	fmt.Fprintln(w)

@@ -16,8 +16,12 @@ type inspectedRouters struct {
 	Biased  bool           `json:"selection_bias"`
 	Groups  int            `json:"groups,omitempty"`
 	Used    int            `json:"groups_used,omitempty"`
-	Hashed  int            `json:"hashed_layers,omitempty"` // that choose by the token's number
-	Missing string         `json:"missing,omitempty"`       // why there are none
+	// Normalised: the weights of the chosen are scaled to sum 1; Scale is what they are
+	// multiplied by then.
+	Normalised bool    `json:"normalised"`
+	Scale      float64 `json:"scale"`
+	Hashed     int     `json:"hashed_layers,omitempty"` // that choose by the token's number
+	Missing    string  `json:"missing,omitempty"`       // why there are none
 }
 
 func inspectRouters(source layout.Source) *inspectedRouters {
@@ -33,7 +37,8 @@ func inspectRouters(source layout.Source) *inspectedRouters {
 	case err != nil:
 		return &inspectedRouters{Missing: err.Error()}
 	}
-	out := &inspectedRouters{Bytes: r.Bytes(), Width: r.Width, Scoring: r.Scoring, Groups: r.Groups, Used: r.GroupsUsed}
+	out := &inspectedRouters{Bytes: r.Bytes(), Width: r.Width, Scoring: r.Scoring, Groups: r.Groups, Used: r.GroupsUsed,
+		Normalised: r.Normalised, Scale: r.Scale}
 	for i := range r.Layers {
 		out.Biased = out.Biased || r.Layers[i].Selection.Type != ""
 		if r.Layers[i].Hash.Type != "" {
@@ -54,6 +59,12 @@ func (r *inspectedRouters) text() string {
 	}
 	if r.Groups > 1 {
 		out += fmt.Sprintf(", %d of %d groups", r.Used, r.Groups)
+	}
+	if r.Normalised {
+		out += ", weights of sum 1"
+	}
+	if r.Scale != 0 && r.Scale != 1 {
+		out += fmt.Sprintf(", times %g", r.Scale)
 	}
 	if r.Hashed > 0 {
 		out += fmt.Sprintf(", %s by the token's number", countText(r.Hashed, "layer"))

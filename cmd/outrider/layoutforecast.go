@@ -83,7 +83,7 @@ func (c *layoutForecastCmd) Run(ctx context.Context, a *app) (err error) {
 	if err != nil {
 		return err
 	}
-	f := &gainForecast{Checkpoint: c.Checkpoint, Model: cp.Name, Dir: o.Dir, Result: result, Notes: forecastNotes(result, profile)}
+	f := &gainForecast{Checkpoint: c.Checkpoint, Model: cp.Name, Dir: o.Dir, Result: result, Notes: slices.Concat(cp.Notes, forecastNotes(result, profile))}
 	if free, err := files.Free(o.Dir); err == nil {
 		f.FreeBytes = &free
 	}

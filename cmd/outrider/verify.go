@@ -9,16 +9,17 @@ import (
 	"slices"
 
 	"outrider/layout"
-	"outrider/layout/checkpoint"
 )
 
 type verifyCmd struct {
 	Dir    string `arg:"" help:"The store's folder."`
 	Source string `help:"Compare every tensor with this checkpoint, byte for byte." placeholder:"CHECKPOINT"`
+	readingFlags
 }
 
 func (verifyCmd) Help() string {
-	return "Reads all of the store and checks bounds, checksums and padding. Nothing is changed." + statusHelp
+	return "Reads all of the store, several records at a time, and checks bounds, checksums and padding. With --source every tensor byte is compared too; " +
+		"--top-k and --predict are then to be as they were when the store was built. What is damaged is listed by layer, expert and place, and gives exit status 1. Nothing is changed." + statusHelp
 }
 
 // verifySummary is what --json prints.
@@ -51,7 +52,7 @@ type verifiedDamage struct {
 func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 	options := layout.VerifyOptions{FS: layout.OS(), Dir: c.Dir}
 	if c.Source != "" {
-		cp, err := checkpoint.Read(options.FS, c.Source)
+		cp, err := c.read(options.FS, c.Source)
 		if err != nil {
 			return err
 		}
