@@ -100,6 +100,7 @@ type builder struct {
 	copies  []*buildLane // beside each lane; no temp: none
 	aligned bool         // all records are fit for direct writes
 	workers int
+	chunk   int64 // of a record, written or read at a time
 	discard bool
 	resume  bool
 	left    *remains // what a killed build left that is gone on with; nil: nothing
@@ -138,7 +139,9 @@ func newBuilder(opts BuildOptions) (*builder, error) {
 	b.checked = make([]bool, b.table.rows())
 	for i := range b.table.forms {
 		b.aligned = b.aligned && b.table.forms[i].Align >= directWriteAlign
+		b.chunk = max(b.chunk, alignUp(b.table.forms[i].Bytes, placementAlign))
 	}
+	b.chunk = min(b.chunk, chunkFor(b.workers))
 	b.meter.tell = opts.Progress
 	for _, lane := range opts.Plan.Lanes {
 		file, err := b.laneFile(filepath.Clean(lane.Path), absolute)
@@ -177,11 +180,8 @@ func (b *builder) run(ctx context.Context) (*BuildReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	routers, err := b.writeRouters(ctx, hex.EncodeToString(id[:]))
+	routers, err := b.finishMeta(ctx, id, copies)
 	if err != nil {
-		return nil, err
-	}
-	if err := b.writeMeta(id, copies); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -213,4 +213,16 @@ func (b *builder) writeLanes(ctx context.Context) (id [storeIDBytes]byte, copies
 		return id, nil, err
 	}
 	return id, copies, b.readBack(ctx, memory, copies)
+}
+
+// finishMeta writes what lies in the folder beside the lanes, and returns the size of
+// the routers.
+func (b *builder) finishMeta(ctx context.Context, id [storeIDBytes]byte, copies []byte) (routers int64, err error) {
+	if b.left != nil && b.left.renaming {
+		return b.checkMeta(ctx, id, copies)
+	}
+	if routers, err = b.writeRouters(ctx, hex.EncodeToString(id[:])); err != nil {
+		return 0, err
+	}
+	return routers, b.writeMeta(id, copies)
 }

@@ -8,7 +8,7 @@ import (
 
 // newScanner checks lanes against the table as far as it is known.
 func (b *builder) newScanner(lanes []Lane, m *meter) *scanner {
-	s := newScanner(&b.table, lanes, b.plan.laneSizes(), chunkFor(b.workers), m)
+	s := newScanner(&b.table, lanes, b.plan.laneSizes(), b.chunk, m)
 	s.copies = b.plan.copies
 	return s
 }

@@ -119,6 +119,16 @@ func (b *builder) commit() error {
 	if err := b.fs.SyncDir(b.temp); err != nil {
 		return err
 	}
+	// All is durable, temporary names too, before the first lane gets its own: from
+	// then on it must be whole.
+	for _, lane := range b.files() {
+		if lane.target == "" {
+			continue
+		}
+		if err := b.fs.SyncDir(filepath.Dir(lane.target)); err != nil {
+			return err
+		}
+	}
 	for _, lane := range b.files() {
 		if lane.target == "" {
 			continue

@@ -10,7 +10,7 @@ import (
 // newMemory makes the buffers of the workers: each has one to write from and one to
 // read back into.
 func (b *builder) newMemory() *workMemory {
-	return newWorkMemory(2*b.workers, chunkFor(b.workers)+2*copyWindow, placementAlign)
+	return newWorkMemory(2*b.workers, b.chunk+2*copyWindow, placementAlign)
 }
 
 // create makes the temporary folder with its marker, and the lanes, or goes on with
@@ -92,7 +92,7 @@ func (b *builder) writeRecords(ctx context.Context, memory *workMemory) (err err
 	segments := segmentsOf(b.table.forms)
 	memory.reset()
 	start := func() *copier {
-		c := &copier{b: b, segments: segments, buf: memory.take()[:chunkFor(b.workers)]}
+		c := &copier{b: b, segments: segments, buf: memory.take()[:b.chunk]}
 		if back != nil {
 			c.back, c.backBuffers = back, back.buffers(memory)
 		}
@@ -135,10 +135,6 @@ func (b *builder) clearGaps() error {
 }
 
 func (b *builder) clear(lane *buildLane, g gap, zeros []byte) error {
-	if lane.placed {
-		b.meter.add(g.bytes) // it is read back with the rest
-		return nil
-	}
 	for at := int64(0); at < g.bytes; at += int64(len(zeros)) {
 		if err := b.write(lane, zeros[:min(int64(len(zeros)), g.bytes-at)], g.offset+at); err != nil {
 			return err

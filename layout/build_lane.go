@@ -55,7 +55,7 @@ func (l *buildLane) open(b *builder, left bool) error {
 	var err error
 	switch {
 	case l.placed:
-		return nil // it is whole, or the build fails
+		return nil
 	case left && l.reopens(b.fs):
 		l.plain, err = b.fs.(ResumeFS).OpenWrite(l.temp)
 	default:
@@ -89,14 +89,16 @@ func (l *buildLane) reopens(fsys WriteFS) bool {
 
 // write writes all of p, around the page cache where alignment allows.
 func (l *buildLane) write(p []byte, off int64) error {
-	n, err := 0, error(errLanePlaced)
+	n, err := 0, error(nil)
 	switch {
+	case l.placed:
+		return nil // it was whole before it got its name, and is read back
 	case l.direct != nil && !l.fallen.Load() && pageAligned(p, off):
 		if n, err = l.direct.WriteAt(p, off); err != nil && directRefused(err) {
 			l.fallen.Store(true)
 			n, err = l.plain.WriteAt(p, off)
 		}
-	case l.plain != nil:
+	default:
 		n, err = l.plain.WriteAt(p, off)
 	}
 	if err == nil && n != len(p) {
@@ -107,8 +109,6 @@ func (l *buildLane) write(p []byte, off int64) error {
 	}
 	return nil
 }
-
-var errLanePlaced = errors.New("an unfinished build has renamed it, and it is damaged: remove it, and discard the unfinished build")
 
 func pageAligned(p []byte, off int64) bool {
 	address := int64(uintptr(unsafe.Pointer(unsafe.SliceData(p))) & (directWriteAlign - 1))

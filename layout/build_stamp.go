@@ -166,6 +166,8 @@ type remains struct {
 	marker
 	begun bool  // it got as far as to make lanes
 	rows  []int // that its journal names
+	// renaming: it had come to giving lanes their names, and so everything was written.
+	renaming bool
 }
 
 func (r *remains) names(temp string) bool { return slices.Contains(r.Lanes, temp) }
@@ -219,6 +221,7 @@ func (b *builder) checkResume(left *remains) error {
 		}
 		info, err := b.fs.Stat(lane.target)
 		lane.placed = err == nil && info.Mode().IsRegular() && info.Size() == lane.size
+		left.renaming = left.renaming || lane.placed
 	}
 	return nil
 }
