@@ -30,6 +30,9 @@ func Find(in Input, opts Options) (layout.Checkpoint, error) {
 		}
 		cp.Layers = append(cp.Layers, layer)
 	}
+	if err := f.compareLayers(); err != nil {
+		return layout.Checkpoint{}, err
+	}
 	cp.Family = f.family()
 	cp.Routers, cp.NoRouters = f.findRouters(shape)
 	if err := f.account(&cp); err != nil {

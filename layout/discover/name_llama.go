@@ -16,7 +16,7 @@ func (p *parser) llama() (name, bool) {
 	}
 	for i, s := range p.segs {
 		ffn, ok := strings.CutSuffix(s, "_exps")
-		if !ok || !strings.HasPrefix(s, "ffn_") || s == "ffn_norm_exps" {
+		if !ok || s == "ffn_norm_exps" {
 			continue
 		}
 		n.class = likeExpert

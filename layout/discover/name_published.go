@@ -1,6 +1,9 @@
 package discover
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // publishedPattern is what messages show of the names looked for.
 const publishedPattern = "layers.N.….experts.E.{gate,up,down}_proj.weight, ….experts.E.{w1,w2,w3}.weight, ….experts.{gate_up_proj,down_proj} (all experts in one) and their kin"
@@ -11,10 +14,15 @@ func (p *parser) published(rank int) name {
 	n := name{block: -1, expert: stacked}
 	next := p.layer(&n)
 	n.class = p.inBlock(&n, next, rank)
-	if n.class == expert && n.block < 0 {
+	if n.class == expert && n.block < 0 || slices.ContainsFunc(p.segs[:next], isLike) {
 		n.class = likeExpert
 	}
 	return n
+}
+
+// isLike reports whether a segment speaks of experts without being a known word.
+func isLike(s string) bool {
+	return s == "experts" || strings.HasSuffix(s, "_experts") || strings.HasSuffix(s, "_exps")
 }
 
 // layer finds the block's number, and returns the segment after it: the first
@@ -59,10 +67,11 @@ func (p *parser) inBlock(n *name, next, rank int) class {
 			e, _ := number(p.seg(j + 1))
 			p.expertAt(n, j+1, e)
 			return expertIf(p.projection(n, grokProjections, j+2))
-		case p.inContainer(n, j, rank):
-			return expert
-		case strings.HasSuffix(s, "_experts") || strings.HasSuffix(s, "_exps"):
+		case isLike(s):
 			return likeExpert
+		}
+		if c := p.inContainer(n, j, rank); c != other {
+			return c
 		}
 	}
 	return p.routerClass(n, next)
@@ -81,19 +90,35 @@ func isNumber(s string) bool {
 }
 
 // inContainer reads experts that stand in their block's container with no word
-// of their own: those of few models.
-func (p *parser) inContainer(n *name, j, rank int) bool {
-	s := p.segs[j]
-	switch {
-	case s == "moe" && p.projection(n, stepProjections, j+1):
-		return true
-	case s == "mlp" && p.projection(n, mlpProjections, j+1):
-		if n.side == 0 {
-			n.form |= interleaved
-		}
-		return true
+// of their own: those of few models. It returns other for everything else.
+func (p *parser) inContainer(n *name, j, rank int) class {
+	var table map[string]role
+	alternates := false
+	switch s, after := p.segs[j], p.seg(j+1); {
+	case s == "moe" && begins(stepProjections, after):
+		table = stepProjections
+	case s == "mlp" && begins(mlpProjections, after):
+		table, alternates = mlpProjections, true
+	case begins(graniteProjections, after) && (s == "block_sparse_moe" || rank >= 3 && containers[s]):
+		table = graniteProjections
+	default:
+		return other
 	}
-	return rank >= 3 && containers[s] && p.projection(n, graniteProjections, j+1)
+	known := p.projection(n, table, j+1)
+	if alternates {
+		n.form |= interleaved
+	}
+	return expertIf(known)
+}
+
+// begins reports whether a segment is a name of the table, or one with an ending.
+func begins(table map[string]role, s string) bool {
+	for name := range table {
+		if strings.HasPrefix(s, name) && (len(s) == len(name) || s[len(name)] == '_') {
+			return true
+		}
+	}
+	return false
 }
 
 // experts reads what follows the word: an expert's number, or a projection of all experts.

@@ -210,7 +210,7 @@ func TestCheckpointErrors(t *testing.T) {
 		want    string
 	}{
 		{"dense", 4, []func(*gguf.Writer){one("blk.0.ffn_gate.weight", gguf.F32, 4)}, gguf.ErrNoExperts, "none of 1 tensors is named blk.N.ffn_{gate,up,gate_up,down}_exps.weight"},
-		{"parts of a segment don't match", 4, []func(*gguf.Writer){one("blk.0.xffn_gate_exps.weight", gguf.F32, 4, 4, 4), one("blk.0.ffn_gate_expsx.weight", gguf.F32, 4, 4, 4)}, gguf.ErrNoExperts, "none of 2"},
+		{"parts of a segment don't match", 4, []func(*gguf.Writer){one("blk.0.ffn_gate_expsx.weight", gguf.F32, 4, 4, 4), one("blk.0.ffn_gate_inp_exps_.weight", gguf.F32, 4, 4, 4)}, gguf.ErrNoExperts, "none of 2"},
 		{"empty", 4, nil, gguf.ErrNoExperts, "none of 0 tensors"},
 		{"imatrix", 4, []func(*gguf.Writer){layer0, func(w *gguf.Writer) { w.Set("general.type", "imatrix") }}, gguf.ErrNoExperts, `general.type is "imatrix", want "model"`},
 		{"other expert count", 8, []func(*gguf.Writer){layer0}, gguf.ErrExperts, `"blk.0.ffn_gate_exps.weight" has dimensions [32 5 4], want 3 of them, the last 8`},
