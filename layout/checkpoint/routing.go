@@ -9,14 +9,15 @@ import (
 	"outrider/layout/discover"
 )
 
-// scorings are the functions as config.json calls them.
+// scorings are the functions as config.json calls them. dots1 gives the name of
+// DeepSeek's method, which is by sigmoid.
 var scorings = map[string]layout.Scoring{
-	"softmax": layout.ScoreSoftmax, "sigmoid": layout.ScoreSigmoid,
+	"softmax": layout.ScoreSoftmax, "sigmoid": layout.ScoreSigmoid, "noaux_tc": layout.ScoreSigmoid,
 	"sqrtsoftplus": layout.ScoreSqrtSoftplus, "sqrt_softplus": layout.ScoreSqrtSoftplus,
 }
 
 // kinds are the rules of models whose config.json does not say them, because
-// their code has but one: by the start of their architecture, the longest first.
+// their code has but one: by the start of their architecture.
 var kinds = []struct {
 	architecture string
 	rule         layout.RouterRule
@@ -45,6 +46,8 @@ func (c *config) routing(architecture string) (r discover.Routing) {
 			r.Unreadable = fmt.Sprintf("%s of config.json is %.40s, known are softmax, sigmoid and sqrtsoftplus", name, v)
 		}
 		r.Scoring = scoring
+	} else if _, v := c.find("moe_primary_router_apply_softmax"); string(v) == "false" {
+		r.Scoring = layout.ScoreSigmoid // SmallThinker
 	}
 	if _, v := c.find("norm_topk_prob", "moe_renormalize", "route_norm", "norm_expert_weight"); v != nil {
 		_ = json.Unmarshal(v, &r.Normalised) // another kind of value says nothing

@@ -144,6 +144,14 @@ func TestFamiliesDamaged(t *testing.T) {
 	}
 }
 
+// many are shares of one expert's tensor for so many memory nodes.
+func many(n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprintf("blk.0.ffn_up_exps.0.numa.%d.weight F16 H F", i))
+	}
+	return out
+}
+
 func TestErrors(t *testing.T) {
 	stackedLines := []string{"model.layers.{L}.mlp.experts.gate_up_proj BF16 E 2F H", "model.layers.{L}.mlp.experts.down_proj BF16 E H F"}
 	single := at("model.layers.{L}.mlp.experts", linear)
@@ -181,6 +189,7 @@ func TestErrors(t *testing.T) {
 		{"one layer without a bias", Facts{}, Options{}, lines(stackedLines, "model.layers.1.mlp.experts.down_proj_bias BF16 E H"), ErrExperts, "block 0 has no down.bias"},
 		{"flat without a count", Facts{}, Options{}, family(t, "dbrx").lines, ErrExperts, "config.json"},
 		{"a part is missing", Facts{}, Options{}, lines(grokParts("layers.{L}.experts.{E}")[:5]), ErrExperts, "1 parts of up"},
+		{"far too many parts", Facts{Experts: 4}, Options{}, many(200), ErrExperts, "block 0 has 200 kinds of expert tensors"},
 		{"no bytes", Facts{}, Options{}, lines(nil, "layers.0.experts.up_proj BF16 E 0 H", "layers.0.experts.down_proj BF16 E H 0"), ErrExperts, "0 bytes"},
 		{"same block twice", Facts{Blocks: 1, Predict: 1}, Options{Predict: true}, lines(single, at("mtp.layers.0.mlp.experts", linear)), ErrExperts, "two blocks with number 1"},
 	} {

@@ -18,7 +18,7 @@ func (f *finder) orient(groups []*group, tensors []layout.ExpertTensor) error {
 		byRole[g.role] = append(byRole[g.role], i)
 		if g.role == gateUp {
 			tensors[i].Fused = layout.GateFirst
-			if g.form&interleaved != 0 || f.interleaves(g) {
+			if g.form&interleaved != 0 || f.interleaves(g, groups) {
 				tensors[i].Fused = layout.Interleaved
 			}
 		}
@@ -129,7 +129,7 @@ func (f *finder) unfit(a, b *layout.ExpertTensor) error {
 
 // interleaves: GPT-OSS alternates gate and up. What is not marked by its names
 // is told by the architecture, or by a bias on the fused tensor and on the router.
-func (f *finder) interleaves(g *group) bool {
+func (f *finder) interleaves(g *group, record []*group) bool {
 	switch kind(f.Facts.Architecture) {
 	case "gpt-oss", "gptoss":
 		return true
@@ -138,7 +138,7 @@ func (f *finder) interleaves(g *group) bool {
 		return false
 	}
 	r := f.routers[g.place()]
-	return r != nil && len(r.bias) > 0 && slices.ContainsFunc(f.groups, func(o *group) bool {
-		return o.place() == g.place() && o.role == gateUp && o.side == sideOf["bias"]
+	return r != nil && len(r.bias) > 0 && slices.ContainsFunc(record, func(o *group) bool {
+		return o.role == gateUp && o.side == sideOf["bias"]
 	})
 }

@@ -8,8 +8,15 @@ import (
 	"outrider/layout"
 )
 
+// maxGroups bounds the kinds of tensors that are looked at for one record, of which
+// it may hold layout.MaxProjections.
+const maxGroups = 2 * layout.MaxProjections
+
 // layer turns a block's groups into the record of its experts.
 func (f *finder) layer(l *layerGroups) (layout.CheckpointLayer, error) {
+	if n := len(l.groups); n > maxGroups {
+		return layout.CheckpointLayer{}, f.fail(ErrExperts, f.tensor(l.groups[0].members[0]), "block %d has %d kinds of expert tensors, want at most %d", l.block, n, maxGroups)
+	}
 	slices.SortFunc(l.groups, inRecord)
 	parts, err := f.checkWhole(l)
 	if err != nil {

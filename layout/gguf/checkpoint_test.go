@@ -72,7 +72,7 @@ func TestCheckpointStacked(t *testing.T) {
 	// fused, and nothing at block 2
 	add(w, "blk.3.ffn_gate_up_exps.weight", gguf.Q4_0, 32, 10, 4)
 	add(w, "blk.3.ffn_gate_up_exps.scale", gguf.F32, 4)
-	add(w, "blk.3.ffn_down_exps.weight", gguf.F16, 5, 32, 4)
+	add(w, "blk.3.ffn_down_exps.weight", gguf.F32, 5, 32, 4)
 	fsys := oneFile(t, w)
 	f := open(t, fsys, "m.gguf")
 	cp, err := f.Checkpoint()
@@ -85,7 +85,7 @@ func TestCheckpointStacked(t *testing.T) {
 	}
 	for l, want := range []string{
 		"gate Q8_0 [32 5] 170, up MXFP4 [32 5] 85, gate.bias F32 [5] 20, up.input_scale F32 [1] 4, down F16 [5 32] 320, down.bias F32 [32] 128",
-		"gate_up Q4_0 [32 10] 180, gate_up.scale F32 [1] 4, down F16 [5 32] 320",
+		"gate_up Q4_0 [32 10] 180, gate_up.scale F32 [1] 4, down F32 [5 32] 640",
 	} {
 		if got := describe(cp.Layers[l]); got != want {
 			t.Errorf("layer %d: got %s, want %s", l, got, want)

@@ -12,6 +12,12 @@ var scorings = map[uint64]layout.Scoring{
 	1: layout.ScoreSoftmax, 2: layout.ScoreSigmoid, 3: layout.ScoreChosen, 4: layout.ScoreSqrtSoftplus,
 }
 
+// unsaid are the functions of architectures whose files don't say them, where
+// the usual guess (by whether there is a selection bias) is wrong.
+var unsaid = map[string]layout.Scoring{
+	"ernie4_5-moe": layout.ScoreSoftmax, "gpt-oss": layout.ScoreChosen, "gptoss": layout.ScoreChosen, "llama4": layout.ScoreSigmoid,
+}
+
 // routing reads how the routers choose. What the metadata does not say stays unknown.
 func (f *File) routing() (r discover.Routing) {
 	number := func(key string) uint64 {
@@ -36,6 +42,7 @@ func (f *File) routing() (r discover.Routing) {
 		}
 	}
 	if gating == 0 || r.Unreadable != "" {
+		r.Scoring = unsaid[f.Architecture()]
 		return r
 	}
 	scoring, known := scorings[gating]

@@ -91,6 +91,20 @@ func TestRouterScoring(t *testing.T) {
 	}
 }
 
+// Architectures that score by one function, whether their files say so or not.
+func TestRouterScoringOfArchitecture(t *testing.T) {
+	w := &gguf.Writer{}
+	w.Set("general.architecture", "ernie4_5-moe")
+	w.Set("ernie4_5-moe.expert_used_count", uint32(2))
+	stackedLayer(w, 0)
+	add(w, gate(0), gguf.F32, 32, 4)
+	add(w, "blk.0.exp_probs_b.bias", gguf.F32, 4)
+	cp, err := find(w, t)
+	if err != nil || cp.Routers == nil || cp.Routers.Scoring != layout.ScoreSoftmax {
+		t.Errorf("got %+v and %v, want softmax", cp.Routers, err)
+	}
+}
+
 // Routers that cannot be read are no reason not to serve the experts.
 func TestNoRouters(t *testing.T) {
 	whole := func(w *gguf.Writer) { add(w, gate(0), gguf.F32, 32, 4); add(w, gate(1), gguf.F32, 32, 4) }
