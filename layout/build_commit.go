@@ -51,7 +51,7 @@ func (b *builder) manifest(id [storeIDBytes]byte) *Manifest {
 	m := &Manifest{
 		Format: formatWord, Version: formatVersion, ID: fmt.Sprintf("%x", id),
 		Model:  ManifestModel{Name: b.cp.Name, Architecture: b.cp.Architecture, RestBytes: b.cp.RestBytes},
-		Source: ManifestSource{Format: b.cp.Format, Files: absoluteFiles(b.cp.Files)},
+		Source: ManifestSource{Format: b.cp.Format, Files: absoluteFiles(b.cp.Files), Tensors: b.source.sourceTensors()},
 		Shape:  b.plan.Shape, Align: b.plan.Align, Forms: b.plan.Forms, Layers: b.plan.Layers,
 		Order: "index", DataBytes: b.plan.DataBytes, PaddingBytes: b.plan.PaddingBytes,
 	}

@@ -55,6 +55,9 @@ type ManifestModel struct {
 type ManifestSource struct {
 	Format string           `json:"format"`
 	Files  []CheckpointFile `json:"files"` // paths as they were when the store was built
+	// Tensors are, for each layer, those that the projections of its form came from,
+	// in that order; nil in stores of builders that did not keep them.
+	Tensors [][]ManifestTensor `json:"tensors,omitempty"`
 }
 
 // ManifestLane is one lane: a plain file name in the store's folder, or an
@@ -202,6 +205,9 @@ func (m *Manifest) check() error {
 			return fmt.Errorf("layer %d has form %d of %d", l, f, len(m.Forms))
 		}
 		data += m.Forms[f].DataBytes() * int64(m.Shape.Experts)
+	}
+	if err := m.checkTensors(); err != nil {
+		return err
 	}
 	if err := m.checkLanes(); err != nil {
 		return err
