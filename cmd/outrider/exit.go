@@ -16,6 +16,7 @@ import (
 	"outrider/internal/refmodel"
 	"outrider/layout"
 	"outrider/layout/checkpoint"
+	"outrider/layout/export"
 	"outrider/layout/gguf"
 	"outrider/router"
 	"outrider/trace"
@@ -79,6 +80,7 @@ var inputErrors = []error{
 	lookeval.ErrInput,
 	experts.ErrBelowFloor,
 	gain.ErrSpace,
+	export.ErrNoTensors, export.ErrFormat,
 	refmodel.ErrArchitecture, refmodel.ErrModel, refmodel.ErrTokenizer, refmodel.ErrPromptTooLong,
 	refmodel.ErrEmptyPrompt, refmodel.ErrToken, refmodel.ErrExperts, refmodel.ErrNotFinite,
 }
@@ -131,7 +133,7 @@ func message(ctx context.Context, err error) string {
 // packages are ours, whose names stand before their errors.
 var packages = []string{
 	"layout", "discover", "gguf", "safetensors", "checkpoint", "trace", "importer", "torchfile", "synth", "router", "learned", "train", "experts", "prefetcher", "runtime",
-	"dequant", "drive", "dummystore", "evaluate", "gain", "iobench", "lookeval", "mmaparm", "pagecache", "passes", "plots", "rawread", "refmodel", "replay", "runs", "sim", "synthckpt", "tinymoe",
+	"dequant", "drive", "dummystore", "evaluate", "export", "gain", "iobench", "lookeval", "mmaparm", "pagecache", "passes", "plots", "rawread", "refmodel", "replay", "runs", "sim", "synthckpt", "tinymoe",
 }
 
 // packageName is the name that a text begins with, and its colon.

@@ -9,7 +9,7 @@ import (
 )
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "layout build", "layout inspect", "layout verify", "layout forecast", "run", "trace info", "trace convert", "trace synth", "trace forms", "simulate", "replay", "demo"} {
+	for _, command := range []string{"", "layout build", "layout inspect", "layout verify", "layout forecast", "layout export", "run", "trace info", "trace convert", "trace synth", "trace forms", "simulate", "replay", "demo"} {
 		args := append(strings.Fields(command), "--help")
 		golden(t, strings.TrimSuffix("help-"+strings.ReplaceAll(command, " ", "-"), "-"), succeed(t, args...))
 	}
@@ -23,7 +23,7 @@ func TestNoArgumentsPrintHelp(t *testing.T) {
 }
 
 func TestEveryHelpStatesJSONAndStatuses(t *testing.T) {
-	for _, command := range []string{"layout build", "layout inspect", "layout verify", "layout forecast", "run", "trace info", "trace convert", "trace synth", "trace forms", "simulate", "replay", "demo"} {
+	for _, command := range []string{"layout build", "layout inspect", "layout verify", "layout forecast", "layout export", "run", "trace info", "trace convert", "trace synth", "trace forms", "simulate", "replay", "demo"} {
 		help := succeed(t, append(strings.Fields(command), "--help")...)
 		for _, want := range []string{"--json", "Exit status:", "130  interrupted"} {
 			if !strings.Contains(help, want) {

@@ -40,7 +40,8 @@ type cli struct {
 		Inspect  inspectCmd        `cmd:"" help:"Describe a store or a checkpoint."`
 		Verify   verifyCmd         `cmd:"" help:"Check every byte of a store."`
 		Forecast layoutForecastCmd `cmd:"" help:"Measure what a store would gain over reading in place."`
-	} `cmd:"" help:"Build, describe and check stores."`
+		Export   exportCmd         `cmd:"" help:"Turn a store back into the expert tensors it was built from."`
+	} `cmd:"" help:"Build, describe, check and export stores."`
 	Run   runCmd `cmd:"" help:"Generate text with a model whose experts are streamed."`
 	Trace struct {
 		Info    traceInfoCmd    `cmd:"" help:"Describe routing data and how predictable it is."`
