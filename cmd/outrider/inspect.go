@@ -12,7 +12,7 @@ import (
 
 type inspectCmd struct {
 	Path    string `arg:"" help:"A store's folder, or a checkpoint: a GGUF or safetensors file, any shard of a split model, its index, or its folder."`
-	Tensors bool   `help:"List which tensor each projection and router comes from (checkpoints only)."`
+	Tensors bool   `help:"List which tensor each projection comes from, and of a checkpoint each router."`
 	readingFlags
 }
 
@@ -87,10 +87,9 @@ func (c *inspectCmd) Run(_ context.Context, a *app) error {
 	defer m.Source.Close() // nothing was written
 	report := inspect(m)
 	if c.Tensors {
-		if m.Checkpoint == nil {
-			return usagef("--tensors is for checkpoints, and %s is a store: name the checkpoint that it was built from", c.Path)
+		if report.Tensors, err = m.tensors(); err != nil {
+			return err
 		}
-		report.Tensors = inspectTensors(m.Checkpoint)
 	}
 	return a.print(report, report.writeTo)
 }

@@ -18,7 +18,25 @@ type inspectedTensor struct {
 	Tensor string   `json:"tensor"`
 	Type   string   `json:"type"`
 	Dims   []int64  `json:"dims,omitempty"`
-	Files  []string `json:"files"`
+	Files  []string `json:"files,omitempty"` // a store does not say
+}
+
+// tensors lists where the model's projections come from.
+func (m *model) tensors() ([]inspectedTensor, error) {
+	if m.Checkpoint != nil {
+		return inspectTensors(m.Checkpoint), nil
+	}
+	named := m.Store.Manifest().Source.Tensors
+	if named == nil {
+		return nil, inputf("%s does not name the tensors it was built from, as it is of an older builder: list those of its checkpoint", m.path)
+	}
+	var out []inspectedTensor
+	for l := range named {
+		for i, p := range m.Source.Record(l) {
+			out = append(out, inspectedTensor{Layer: l, What: p.Name, Tensor: named[l][i].Name, Type: p.Type, Dims: named[l][i].Dims})
+		}
+	}
+	return out, nil
 }
 
 // inspectTensors lists the tensors of each layer in the order of its records, and

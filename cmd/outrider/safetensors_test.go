@@ -92,3 +92,25 @@ func TestInPlaceSafetensors(t *testing.T) {
 		}
 	}
 }
+
+// A store names the tensors as its checkpoint does.
+func TestStoresTensors(t *testing.T) {
+	dir := newCheckpoint(t, "qwen3-moe")
+	store := filepath.Join(t.TempDir(), "s.outrider")
+	succeed(t, "layout", "build", dir, "--out", store)
+	names := func(path string) (out []string) {
+		for _, x := range decode[inspection](t, "layout", "inspect", path, "--tensors").Tensors {
+			if !strings.Contains(x.What, "router") {
+				out = append(out, x.Tensor)
+			}
+		}
+		return out
+	}
+	if got, want := strings.Join(names(store), "\n"), strings.Join(names(dir), "\n"); got != want || !strings.Contains(got, "experts.{expert}.gate_proj.weight") {
+		t.Errorf("got\n%s\nwant the checkpoint's\n%s", got, want)
+	}
+	old := invoke(t, "layout", "inspect", "../../layout/testdata/golden-v1", "--tensors")
+	if old.status != exitInput || !strings.Contains(old.stderr, "older builder") {
+		t.Errorf("got status %d and %q for a store that does not name them, want 3", old.status, old.stderr)
+	}
+}
