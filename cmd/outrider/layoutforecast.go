@@ -19,14 +19,14 @@ type layoutForecastCmd struct {
 	Checkpoint string   `arg:"" help:"${checkpoint}"`
 	Out        string   `help:"Where the store would lie: a folder, or the name that the store would get in one. The checkpoint's own folder by default." placeholder:"DIR"`
 	Probe      []string `help:"Take depth and block from what \"outrider probe --save\" saved of that folder or its device, instead of a short measurement." placeholder:"FILE" sep:"none"`
-	Seconds    float64  `help:"The comparison takes about that long (${default})." default:"15" placeholder:"S"`
+	Seconds    float64  `help:"The comparison takes about that long (${default})." default:"10" placeholder:"S"`
 	Space      amount   `help:"The temporary store takes about that much at most (${default})." default:"128MiB" placeholder:"BYTES"`
 	readingFlags
 }
 
 func (layoutForecastCmd) Help() string {
 	return "Measures, with a handful of this checkpoint's experts on this drive, what a store would gain. They are packed into a small temporary store, and batches of as many as a token uses of one layer are " +
-		"read from it and from the checkpoint in turn, with direct reads, at the depth that suits the drive. The first batches are read once more at the end. The temporary store is removed, also on ^C; a killed process may leave a folder named .outrider-forecast-…. " +
+		"read from it and from the checkpoint in turn, with direct reads, as many at once as suit the drive and their size. The first batches are read once more at the end. The temporary store is removed, also on ^C; a killed process may leave a folder named .outrider-forecast-…. " +
 		"Figures of a token count one that finds no expert in memory and foresees none: what a cache holds and a forecast hides comes off in both layouts alike. " +
 		"A store pays where the batches of three quarters of the rounds come at least 1.1 times as fast as in place." + statusHelp
 }
@@ -74,7 +74,7 @@ func (c *layoutForecastCmd) Run(ctx context.Context, a *app) (err error) {
 	if err != nil {
 		return err
 	}
-	o.Depth, o.BlockBytes = profile.Depth, profile.BlockBytes
+	o.Depth, o.RawDepth, o.BlockBytes = gain.DepthOf(profile, gain.RecordBytes(&cp)), profile.Depth, profile.BlockBytes
 	bar := a.progress("comparing", "seconds")
 	defer bar.finish()
 	o.Progress = func(done, total int64) { bar.set(done/1000, total/1000) }
@@ -154,7 +154,7 @@ func (c *layoutForecastCmd) profile(ctx context.Context, a *app, fsys layout.FS,
 	bar := a.progress("probing", "seconds")
 	defer bar.finish()
 	p, err := drive.Probe(ctx, drive.Options{
-		Path: path, Reads: o.Reads, Duration: depthTime, SpaceBytes: depthSpace,
+		Path: path, Reads: o.Reads, Duration: depthTime, SpaceBytes: depthSpace, RecordBytes: gain.RecordBytes(o.Checkpoint),
 		Progress: func(done, total int64) { bar.set(done/1000, total/1000) },
 	})
 	if errors.Is(err, drive.ErrSmall) {

@@ -17,8 +17,8 @@ func (f *gainForecast) writeTo(w io.Writer) {
 		store += fmt.Sprintf(", where %s are free", bytesText(*f.FreeBytes))
 	}
 	head.add("a store", "%s", store)
-	head.add("sample", "%d layers x %d experts, %s; batches of %d, %d rounds", f.Sample.Layers, f.Sample.Experts, bytesText(f.Sample.Bytes), f.Sample.Batch, f.Rounds)
-	head.add("raw rate", "%s/s, blocks of %s at random places, %d at once", bytesText(int64(f.RawBytesPerSecond)), bytesText(f.RawBlockBytes), f.Depth)
+	head.add("sample", "%d layers x %d experts, %s; batches of %d, %d reads at once, %d rounds", f.Sample.Layers, f.Sample.Experts, bytesText(f.Sample.Bytes), f.Sample.Batch, f.Depth, f.Rounds)
+	head.add("raw rate", "%s/s, blocks of %s at random places, %d at once", bytesText(int64(f.RawBytesPerSecond)), bytesText(f.RawBlockBytes), f.RawDepth)
 	head.writeTo(w)
 	fmt.Fprintln(w)
 	g := newGrid("experts", "reads each", "reads/token", "MB/token", "MB/s", "of raw", "stall ms/token", "engine")

@@ -23,7 +23,7 @@ func Measure(ctx context.Context, o Options) (result *Result, err error) {
 		return nil, err
 	}
 	m := &meter{o: o, began: time.Now(), random: rand.New(rand.NewPCG(sampleSeed, 1))}
-	result = &Result{Depth: o.Depth}
+	result = &Result{Depth: o.Depth, RawDepth: o.RawDepth}
 	align, err := result.count(o)
 	if err != nil {
 		return nil, err

@@ -157,8 +157,8 @@ func TestDoesNotPayWhereLatencyOverlaps(t *testing.T) {
 
 func TestUncertainOnAnUnsteadyDrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := device.Model{Latency: time.Millisecond, BytesPerSecond: 300e6, Rule: device.Stall(30, 40*time.Millisecond, 7)}
-		b := newBench(t, m, small, 120_000, 120_000)
+		m := device.Model{Latency: time.Millisecond, BytesPerSecond: 300e6, Rule: device.Stall(40, 40*time.Millisecond, 7)}
+		b := newBench(t, m, small, 60_000, 60_000)
 		b.opt.Depth = 16
 		got, err := gain.Measure(t.Context(), b.opt)
 		if err != nil {
@@ -254,7 +254,7 @@ func TestCancelledLeavesNothing(t *testing.T) {
 func TestOptionsRefused(t *testing.T) {
 	cp := &layout.Checkpoint{}
 	for _, o := range []gain.Options{
-		{Dir: "x"}, {Checkpoint: cp}, {Checkpoint: cp, Dir: "x", Depth: -1}, {Checkpoint: cp, Dir: "x", Depth: 1025},
+		{Dir: "x"}, {Checkpoint: cp}, {Checkpoint: cp, Dir: "x", Depth: -1}, {Checkpoint: cp, Dir: "x", Depth: 1025}, {Checkpoint: cp, Dir: "x", RawDepth: 1025},
 		{Checkpoint: cp, Dir: "x", BlockBytes: 5000}, {Checkpoint: cp, Dir: "x", BlockBytes: 128 * mib},
 		{Checkpoint: cp, Dir: "x", Duration: time.Millisecond}, {Checkpoint: cp, Dir: "x", SpaceBytes: 1},
 	} {

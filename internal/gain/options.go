@@ -26,13 +26,16 @@ type Options struct {
 	// Reads opens what is measured; nil means FS. It is for another engine over the
 	// same files, such as a layout.System. The caller closes it.
 	Reads layout.FS
-	// Depth is how many reads are under way at once, 1 to 1024, and BlockBytes the
-	// size of a raw read, 4 KiB to 64 MiB, a multiple of 4096: what a drive.Profile
-	// recommends. 0 means 8, and 1 MiB.
-	Depth      int
+	// Depth is how many reads of experts are under way at once, 1 to 1024: DepthOf
+	// says what suits a drive. 0 means 8.
+	Depth int
+	// RawDepth and BlockBytes are how the raw rate is measured: reads at once, 1 to
+	// 1024, and their size, 4 KiB to 64 MiB, a multiple of 4096. They are what a
+	// drive.Profile recommends; 0 means Depth, and 1 MiB.
+	RawDepth   int
 	BlockBytes int64
 	// Duration is what the call takes at most, but for the round that is under way
-	// when it ends: 1 s to 10 min, 0 means 15 s. Half of it is for packing at most.
+	// when it ends: 1 s to 10 min, 0 means 10 s. Half of it is for packing at most.
 	Duration time.Duration
 	// SpaceBytes bounds the expert bytes of the temporary store, from 1 MiB on; 0
 	// means 128 MiB. Padding and index come on top, 2 % at most.
@@ -48,7 +51,7 @@ const (
 	defaultBlock    = 1 << 20
 	minBlock        = 4096
 	maxBlock        = 64 << 20
-	defaultDuration = 15 * time.Second
+	defaultDuration = 10 * time.Second
 	minDuration     = time.Second
 	maxDuration     = 10 * time.Minute
 	defaultSpace    = 128 << 20
@@ -75,6 +78,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Depth == 0 {
 		o.Depth = defaultDepth
 	}
+	if o.RawDepth == 0 {
+		o.RawDepth = o.Depth
+	}
 	if o.BlockBytes == 0 {
 		o.BlockBytes = defaultBlock
 	}
@@ -87,8 +93,8 @@ func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Checkpoint == nil || o.Dir == "":
 		return o, errors.New("gain: options need a checkpoint and a folder")
-	case o.Depth < 1 || o.Depth > maxDepth:
-		return o, fmt.Errorf("gain: %d reads at once, want 1 to %d", o.Depth, maxDepth)
+	case min(o.Depth, o.RawDepth) < 1 || max(o.Depth, o.RawDepth) > maxDepth:
+		return o, fmt.Errorf("gain: %d reads at once, and %d raw, want 1 to %d", o.Depth, o.RawDepth, maxDepth)
 	case o.BlockBytes < minBlock || o.BlockBytes > maxBlock || o.BlockBytes%minBlock != 0:
 		return o, fmt.Errorf("gain: raw reads of %d bytes, want a multiple of %d up to %d", o.BlockBytes, minBlock, maxBlock)
 	case o.Duration < minDuration || o.Duration > maxDuration:

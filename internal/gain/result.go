@@ -31,11 +31,12 @@ type Result struct {
 	Sample  Sample `json:"sample"`
 	InPlace Arm    `json:"in_place"`
 	Store   Arm    `json:"store"`
-	// RawBytesPerSecond is what the drive gives to large reads at random places, at
-	// the same depth and in the same rounds.
+	Depth   int    `json:"depth"` // reads of experts at once
+	// RawBytesPerSecond is what the drive gives to large reads at random places, in
+	// the same rounds.
 	RawBytesPerSecond float64 `json:"raw_bytes_per_second"`
 	RawBlockBytes     int64   `json:"raw_block_bytes"`
-	Depth             int     `json:"depth"`
+	RawDepth          int     `json:"raw_depth"`
 	Rounds            int     `json:"rounds"`
 	// Gain is the time of a batch in place over that from the store.
 	Gain Quartiles `json:"gain"`

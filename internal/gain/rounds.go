@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	mostRounds = 25
-	roundParts = 16  // of the time for reading: about one round each
+	roundParts = 20  // of the time for reading: a round each, without its raw reads
 	rawTimes   = 4   // as many times the depth a raw slice reads, so that its beginning and end count little
 	readShare  = 0.8 // of the whole time, when the last round begins
 )
@@ -39,38 +38,26 @@ type round struct {
 	raw            float64 // bytes a second
 }
 
-// rounds reads until the time is up. The first batch tells how many a round may
-// have; if it is several, a round of them warms up and does not count.
-func (m *meter) rounds(ctx context.Context) ([]round, error) {
+// rounds reads until the time is up. The first round only warms up.
+func (m *meter) rounds(ctx context.Context) (out []round, err error) {
 	until := m.began.Add(time.Duration(readShare * float64(m.o.Duration)))
-	trial, err := m.round(ctx, 1)
-	if err != nil {
-		return nil, err
-	}
-	batches := 1
-	if took := trial.inPlace + trial.store; took > 0 {
-		batches = int(max(1, min(time.Until(until)/roundParts/took, time.Duration(len(m.sample.batches)))))
-	}
-	if batches > 1 {
-		if _, err := m.round(ctx, batches); err != nil {
-			return nil, err
-		}
-	}
-	var out []round
-	for len(out) == 0 || len(out) < mostRounds && time.Now().Before(until) {
-		r, err := m.round(ctx, batches)
+	slice := time.Until(until) / roundParts
+	for i := 0; len(out) == 0 || time.Now().Before(until); i++ {
+		r, err := m.round(ctx, slice)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, r)
+		if i > 0 || !time.Now().Before(until) {
+			out = append(out, r)
+		}
 		m.progress()
 	}
 	return out, nil
 }
 
-// round reads the next batches in both arms, then raw.
-func (m *meter) round(ctx context.Context, batches int) (r round, err error) {
-	for range batches {
+// round reads batches in both arms for a slice of time, then raw.
+func (m *meter) round(ctx context.Context, slice time.Duration) (r round, err error) {
+	for began := time.Now(); len(r.batches) == 0 || time.Since(began) < slice; m.turn++ {
 		ids := m.sample.batches[m.turn%len(m.sample.batches)]
 		first, second := layout.Source(m.inPlace), layout.Source(m.store)
 		times := []*time.Duration{&r.inPlace, &r.store}
@@ -86,9 +73,8 @@ func (m *meter) round(ctx context.Context, batches int) (r round, err error) {
 			*times[i] += took
 		}
 		r.batches, r.bytes = append(r.batches, ids), r.bytes+m.sample.bytes(ids)
-		m.turn++
 	}
-	r.raw, err = m.readRaw(ctx, r.bytes/int64(batches))
+	r.raw, err = m.readRaw(ctx, r.bytes/int64(len(r.batches)))
 	return r, err
 }
 
@@ -103,8 +89,8 @@ func (m *meter) read(ctx context.Context, source layout.Source, ids []layout.Exp
 
 // readRaw reads large blocks, at least so many bytes.
 func (m *meter) readRaw(ctx context.Context, bytes int64) (float64, error) {
-	ids := m.raw.some(m.random, max(bytes, rawTimes*int64(m.o.Depth)*m.raw.size))
-	report, err := rawread.Run(ctx, rawread.Options{Source: m.raw, Experts: ids, Buffers: m.buffers, Workers: m.o.Depth, Block: m.raw.size})
+	ids := m.raw.some(m.random, max(bytes, rawTimes*int64(m.o.RawDepth)*m.raw.size))
+	report, err := rawread.Run(ctx, rawread.Options{Source: m.raw, Experts: ids, Buffers: m.buffers, Workers: m.o.RawDepth, Block: m.raw.size})
 	if err != nil {
 		return 0, fmt.Errorf("gain: %w", err)
 	}
@@ -129,7 +115,7 @@ func (m *meter) open() (err error) {
 		return fmt.Errorf("gain: %w", err)
 	}
 	m.raw = newBlocks(m.store, m.o.BlockBytes)
-	if m.buffers, err = rawread.NewBuffers(m.o.Depth, max(readBlock, m.raw.size)); err != nil {
+	if m.buffers, err = rawread.NewBuffers(max(m.o.Depth, m.o.RawDepth), max(readBlock, m.raw.size)); err != nil {
 		return errors.Join(err, m.inPlace.Close())
 	}
 	return nil
