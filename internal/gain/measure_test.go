@@ -67,7 +67,7 @@ func newBench(t *testing.T, m device.Model, shape layout.Shape, projections ...i
 	b.opt = gain.Options{
 		Checkpoint: stacked(t, b.mem, shape, projections...), Dir: folder, FS: b.mem, Depth: 4, BlockBytes: 256 * kib,
 		Reads:      &device.FS{Base: b.mem, Place: func(string) *device.Drive { return b.drive }},
-		SpaceBytes: 8 * mib, Duration: 4 * time.Second,
+		SpaceBytes: 8 * mib, Duration: 2 * time.Second,
 	}
 	return b
 }
@@ -238,7 +238,7 @@ func TestErrorsLeaveNothing(t *testing.T) {
 }
 
 func TestCancelledLeavesNothing(t *testing.T) {
-	for _, after := range []time.Duration{0, 50 * time.Millisecond, 2 * time.Second} {
+	for _, after := range []time.Duration{0, 50 * time.Millisecond, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, slowStart, small, 20_000, 20_000, 20_000)
 			ctx, cancel := context.WithTimeout(t.Context(), after)
