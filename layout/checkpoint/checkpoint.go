@@ -51,13 +51,13 @@ func ReadWith(fsys layout.FS, path string, opts Options) (layout.Checkpoint, err
 	if strings.HasSuffix(path, ".json") {
 		return readSafetensors(fsys, path, opts)
 	}
-	cp, err := readGGUF(fsys, path, opts)
-	if !errors.Is(err, gguf.ErrNotGGUF) {
-		return cp, err
+	cp, notGGUF := readGGUF(fsys, path, opts)
+	if !errors.Is(notGGUF, gguf.ErrNotGGUF) {
+		return cp, notGGUF
 	}
 	cp, err = readSafetensors(fsys, path, opts)
 	if errors.Is(err, safetensors.ErrNotSafetensors) && !strings.HasSuffix(path, ".safetensors") {
-		return cp, fmt.Errorf("checkpoint: %s: %w; name a GGUF or safetensors file, an index, or a folder of them: %w", path, ErrUnknown, err)
+		return cp, fmt.Errorf("checkpoint: %s: %w; name a GGUF or safetensors file, an index, or a folder of them: %w", path, ErrUnknown, notGGUF)
 	}
 	return cp, err
 }
