@@ -7,7 +7,8 @@ import (
 )
 
 // Find says where the model's routed experts lie, and what all other tensors
-// are. Input is not kept and not changed, but the result shares Files.
+// are. Input is not changed; the result shares its Files and, as SourceDims, its
+// tensors' Dims.
 //
 // Errors are a *layout.FormatError: ErrNoExperts if no tensor has a routed
 // expert's name; ErrExperts, naming tensors, for everything that does not fit.

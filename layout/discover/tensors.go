@@ -17,6 +17,15 @@ func (f *finder) dims(d []int64) string {
 	return fmt.Sprintf("shape %v", d)
 }
 
+// counting says for a message which dimension counts experts.
+func (f *finder) counting() string {
+	which := "first"
+	if f.Format == "gguf" {
+		which = "last"
+	}
+	return fmt.Sprintf(", the %s %d (experts)", which, f.experts)
+}
+
 // rank is how many dimensions a stacked tensor has, the last of which counts
 // experts, and whether it may have more.
 func (g *group) rank() (n int, more bool) {
@@ -41,7 +50,7 @@ func (f *finder) checkRank(g *group, t *Tensor, dims []int64) error {
 	}
 	end := ""
 	if f.experts > 0 {
-		end = fmt.Sprintf(", the %s %d (experts)", map[bool]string{true: "last", false: "first"}[f.Format == "gguf"], f.experts)
+		end = f.counting()
 	}
 	return f.fail(ErrExperts, t, "tensor %q has %s, want %d of them%s", t.Name, f.dims(t.Dims), n, end)
 }
@@ -62,7 +71,7 @@ func (f *finder) stackedTensor(g *group) (layout.ExpertTensor, error) {
 		dims[1] /= e
 	case dims[last] != e:
 		n, _ := g.rank()
-		return layout.ExpertTensor{}, f.fail(ErrExperts, t, "tensor %q has %s, want %d of them, the %s %d (experts)", t.Name, f.dims(t.Dims), max(n, len(dims)), map[bool]string{true: "last", false: "first"}[f.Format == "gguf"], e)
+		return layout.ExpertTensor{}, f.fail(ErrExperts, t, "tensor %q has %s, want %d of them%s", t.Name, f.dims(t.Dims), max(n, len(dims)), f.counting())
 	default:
 		dims = dims[:last]
 	}
@@ -98,8 +107,7 @@ func (f *finder) listedTensor(l *layerGroups, g *group) (layout.ExpertTensor, er
 		}
 		each[e] = layout.Span{File: t.File, Offset: t.Offset, Bytes: t.Bytes}
 	}
-	// The first in the group's order told where the number stands; its digits are as
-	// many as in its own name.
+	// Not first: from and to are places in the name of the group's first member.
 	sample := f.tensor(g.members[0]).Name
 	return layout.ExpertTensor{
 		Projection: layout.Projection{Type: first.Type, Dims: orOne(slices.Clone(first.Dims)), Bytes: first.Bytes},
