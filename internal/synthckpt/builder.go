@@ -45,7 +45,7 @@ type let struct {
 
 func newBuilder(lib *library, f *family, opts Options) (*builder, error) {
 	b := &builder{lib: lib, family: f, opts: opts, prefix: "model.", types: map[string]string{}, rounds: map[string]int64{},
-		dropped: map[string]bool{}, out: &Model{Info: f.Info, seed: opts.Seed}}
+		dropped: map[string]bool{}, out: &Model{Info: f.Info, seed: opts.Seed, stem: "model", configName: "config.json"}}
 	var err error
 	if b.body, err = lib.expand(f.body, f.Format, 0); err != nil {
 		return nil, err
@@ -100,6 +100,8 @@ func (b *builder) declare(s statement) error {
 		b.others = w[1]
 	case w[0] == "behind" && len(w) <= 2:
 		b.predict = strings.Join(w[1:], "")
+	case w[0] == "files" && len(w) == 3:
+		b.out.stem, b.out.configName = w[1], w[2]
 	case w[0] == "blocks":
 		b.first, b.cycle = w[1:], nil
 		if i := slices.Index(w, "|"); i >= 0 {
@@ -107,7 +109,7 @@ func (b *builder) declare(s statement) error {
 		}
 	case w[0] == "drop" && len(w) == 2:
 		b.dropped[w[1]] = true
-	case slices.Contains([]string{"let", "type", "round", "prefix", "experts", "others", "behind", "drop", "multiple"}, w[0]):
+	case slices.Contains(declarations, w[0]):
 		return s.errorf("%s has %d words", w[0], len(w))
 	}
 	return nil
@@ -148,7 +150,7 @@ func (b *builder) blocks() error {
 }
 
 // declarations are the statements that declare took.
-var declarations = []string{"let", "type", "round", "prefix", "experts", "others", "behind", "blocks", "drop", "multiple"}
+var declarations = []string{"let", "type", "round", "prefix", "experts", "others", "behind", "blocks", "drop", "multiple", "files"}
 
 func (b *builder) model() (*Model, error) {
 	var before, inside, behind []tensorLine

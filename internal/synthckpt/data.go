@@ -30,15 +30,15 @@ const (
 
 // ruleOf reads a data= option. Without one the name and the type decide: a norm's
 // weights lie near 1, scales are positive, all others are spread around 0.
-func ruleOf(text, name, typ string, dims []int64, vars map[string]int64) (rule, error) {
+func ruleOf(text, name, typ string, vars map[string]int64) (rule, error) {
 	r := rule{}
 	switch text {
 	case "":
 		last := name[strings.LastIndexByte(name, '.')+1:]
 		switch {
-		case strings.Contains(name, "norm") || strings.Contains(name, "layernorm"):
+		case strings.Contains(name, "norm"):
 			r.kind = nearOne
-		case strings.Contains(last, "scale"):
+		case strings.Contains(last, "scale"): // also "scales", "weight_scale_inv"
 			r.kind = positive
 		}
 	case "ids":

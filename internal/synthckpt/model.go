@@ -56,6 +56,9 @@ type Model struct {
 	Tensors      []Tensor     // in the order of the file
 
 	seed uint64
+	// stem begins the names of safetensors files, configName is that of the file
+	// of settings beside them.
+	stem, configName string
 }
 
 // Setting is one value of metadata: string, bool, float64, int64, nil, or a

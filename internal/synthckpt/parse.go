@@ -38,6 +38,8 @@ import (
 //	                              null, 1.5, [EXPR EXPR…] or an expression
 //	nest KEY                      keys of the settings that follow stand under this one
 //	byblock KEY KIND=VALUE… else=VALUE    a list with one value for each block
+//	files STEM CONFIG             names of safetensors files and of the settings beside them,
+//	                              if not "model" and "config.json"
 //	drop NAME                     takes a tensor of an earlier statement away
 //	KIND [routed] NAME TYPE SIZE… a tensor in each block of that kind; "once" is the model,
 //	                              "each" every block. {n} is the block, {e} the expert

@@ -1,14 +1,17 @@
 package synthckpt
 
 import (
+	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 )
 
 // maxTensors bounds a checkpoint: the largest published ones have 200,000.
 const maxTensors = 1 << 20
+
+// maxParts is as many tensor-parallel parts as three digits can number.
+const maxParts = 999
 
 // tensorLine is a statement that makes tensors.
 type tensorLine struct {
@@ -74,29 +77,52 @@ func splitOptions(s statement, words []string) (sizes []string, options map[stri
 
 // tensor adds a line's tensors of one block.
 func (b *builder) tensor(t tensorLine, block int) error {
-	count := int64(1)
-	if strings.Contains(t.name, "{e}") {
-		count = b.vars["E"]
-		if over, ok := t.options["over"]; ok {
-			var err error
-			if count, err = eval(over, b.vars); err != nil {
-				return t.s.errorf("%v", err)
-			}
-		}
+	count, err := b.count(t)
+	if err != nil {
+		return err
+	}
+	made, err := b.stored(t)
+	if err != nil {
+		return err
+	}
+	if n := int64(len(made)) * count; n > maxTensors-int64(len(b.out.Tensors)) {
+		return fmt.Errorf("synthckpt: %w: more than %d tensors", ErrOptions, maxTensors)
+	}
+	named := strings.NewReplacer("{p}", b.prefix, "{n}", strconv.Itoa(block))
+	for i := range made {
+		made[i].Block, made[i].Predict = block, t.predict
+		made[i].Name = named.Replace(made[i].Name)
 	}
 	for e := range count {
-		name := strings.NewReplacer("{p}", b.prefix, "{n}", strconv.Itoa(block), "{e}", strconv.FormatInt(e, 10)).Replace(t.name)
-		if err := b.named(t, name, block); err != nil {
-			return err
+		for _, x := range made {
+			x.Name = strings.Replace(x.Name, "{e}", strconv.FormatInt(e, 10), 1)
+			b.out.Tensors = append(b.out.Tensors, x)
 		}
 	}
 	return nil
 }
 
-// named adds one tensor, or those of one linear layer.
-func (b *builder) named(t tensorLine, name string, block int) error {
+// count is how many experts a line makes tensors for, 1 if it names none.
+func (b *builder) count(t tensorLine) (int64, error) {
+	if !strings.Contains(t.name, "{e}") {
+		return 1, nil
+	}
+	over, ok := t.options["over"]
+	if !ok {
+		return b.vars["E"], nil
+	}
+	n, err := eval(over, b.vars)
+	if err != nil {
+		return 0, t.s.errorf("%v", err)
+	}
+	return n, nil
+}
+
+// stored lists what a line stores for one expert: one tensor, or those of a
+// linear layer, and of each its tensor-parallel parts. Names are not filled in.
+func (b *builder) stored(t tensorLine) ([]Tensor, error) {
 	if !t.linear {
-		return b.stored(t, name, block, b.vars)
+		return b.parts(t, t.name, b.vars)
 	}
 	scheme := b.others
 	if t.routed {
@@ -104,72 +130,70 @@ func (b *builder) named(t tensorLine, name string, block int) error {
 	}
 	lines, ok := b.lib.schemes[scheme]
 	if !ok {
-		return t.s.errorf("scheme %q of linear layers is not known", scheme)
-	}
-	out, err1 := eval(t.sizes[0], b.vars)
-	in, err2 := eval(t.sizes[1], b.vars)
-	if err1 != nil || err2 != nil {
-		return t.s.errorf("%v %v", err1, err2)
+		return nil, t.s.errorf("scheme %q of linear layers is not known", scheme)
 	}
 	vars := maps.Clone(b.vars)
-	vars["OUT"], vars["IN"] = out, in
+	for i, name := range []string{"OUT", "IN"} {
+		v, err := eval(t.sizes[i], b.vars)
+		if err != nil {
+			return nil, t.s.errorf("%s: %v", t.name, err)
+		}
+		vars[name] = v
+	}
+	var out []Tensor
 	for _, s := range lines {
 		if len(s.words) < 2 {
-			return s.errorf("a scheme's line has a suffix and a type")
+			return nil, s.errorf("a scheme's line has a suffix and a type")
 		}
 		side := t
 		side.s, side.typ = s, s.words[1]
 		var err error
 		if side.sizes, side.options, err = splitOptions(s, s.words[2:]); err != nil {
-			return err
+			return nil, err
 		}
 		if parts, ok := t.options["parts"]; ok {
 			side.options["parts"] = parts
 		}
-		if err := b.stored(side, name+s.words[0], block, vars); err != nil {
-			return err
+		more, err := b.parts(side, t.name+s.words[0], vars)
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, more...)
 	}
-	return nil
+	return out, nil
 }
 
-// stored adds one tensor, or its tensor-parallel parts.
-func (b *builder) stored(t tensorLine, name string, block int, vars map[string]int64) error {
-	made := Tensor{Name: name, Type: t.typ, Routed: t.routed, Block: block, Predict: t.predict}
+// parts is one tensor, or its tensor-parallel parts.
+func (b *builder) parts(t tensorLine, name string, vars map[string]int64) ([]Tensor, error) {
+	made := Tensor{Name: name, Type: t.typ, Routed: t.routed}
 	if typ, ok := b.types[t.typ]; ok {
 		made.Type = typ
 	}
 	for _, size := range t.sizes {
 		d, err := eval(size, vars)
 		if err != nil {
-			return t.s.errorf("%s: %v", name, err)
+			return nil, t.s.errorf("%s: %v", name, err)
 		}
 		made.Dims = append(made.Dims, d)
 	}
 	var err error
 	if made.Bytes, err = sizeOf(b.family.Format, made.Type, made.Dims); err != nil {
-		return t.s.errorf("%s: %s %v: %v", name, made.Type, made.Dims, err)
+		return nil, t.s.errorf("%s: %s %v: %v", name, made.Type, made.Dims, err)
 	}
-	if made.rule, err = ruleOf(t.options["data"], name, made.Type, made.Dims, vars); err != nil {
-		return t.s.errorf("%s: %v", name, err)
+	if made.rule, err = ruleOf(t.options["data"], name, made.Type, vars); err != nil {
+		return nil, t.s.errorf("%s: %v", name, err)
 	}
-	parts := int64(0)
-	if text, ok := t.options["parts"]; ok {
-		if parts, err = eval(text, vars); err != nil {
-			return t.s.errorf("%s: %v", name, err)
-		}
+	text, ok := t.options["parts"]
+	if !ok {
+		return []Tensor{made}, nil
 	}
-	if len(b.out.Tensors)+int(max(parts, 1)) > maxTensors {
-		return t.s.errorf("more than %d tensors", maxTensors)
+	n, err := eval(text, vars)
+	if err != nil || n > maxParts {
+		return nil, t.s.errorf("%s: %d parts, want up to %d: %v", name, n, maxParts, err)
 	}
-	if parts == 0 {
-		b.out.Tensors = append(b.out.Tensors, made)
-		return nil
+	var out []Tensor
+	for made.Part = 1; int64(made.Part) <= n; made.Part++ {
+		out = append(out, made)
 	}
-	for p := range int(parts) {
-		made.Part = p + 1
-		made.Dims = slices.Clone(made.Dims)
-		b.out.Tensors = append(b.out.Tensors, made)
-	}
-	return nil
+	return out, nil
 }

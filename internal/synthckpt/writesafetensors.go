@@ -21,7 +21,7 @@ func (o *output) safetensors() error {
 	if err := o.weights(); err != nil {
 		return err
 	}
-	return o.whole(o.to.Out, "config.json", func(out io.Writer) error {
+	return o.whole(o.to.Out, o.model.configName, func(out io.Writer) error {
 		_, err := out.Write(config)
 		return err
 	})
@@ -44,12 +44,12 @@ func (o *output) weights() error {
 	}
 	w := o.writer(0)
 	if o.to.Shards == 1 {
-		return o.whole(o.to.Out, "model.safetensors", func(out io.Writer) error {
+		return o.whole(o.to.Out, o.model.stem+".safetensors", func(out io.Writer) error {
 			_, err := w.WriteTo(out)
 			return err
 		})
 	}
-	return w.WriteShards("model", w.CutShards(o.to.Shards), o.create(o.to.Out))
+	return w.WriteShards(o.model.stem, w.CutShards(o.to.Shards), o.create(o.to.Out))
 }
 
 // writer has the tensors of one tensor-parallel part, or all whole ones.
