@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -58,7 +59,10 @@ func (c *synthCheckpointCmd) Run(ctx context.Context, a *app) error {
 	bar := a.progress("writing", inBytes)
 	report, err := model.Write(ctx, synthckpt.Target{Out: c.Out, Shards: c.Shards, Progress: bar.set})
 	bar.finish()
-	if err != nil {
+	switch {
+	case errors.Is(err, synthckpt.ErrOptions):
+		return usageError{message(ctx, err)}
+	case err != nil:
 		return err
 	}
 	s := synthCheckpoint{
