@@ -14,6 +14,7 @@ import (
 	"outrider/internal/gain"
 	"outrider/internal/lookeval"
 	"outrider/internal/refmodel"
+	"outrider/internal/widen"
 	"outrider/layout"
 	"outrider/layout/checkpoint"
 	"outrider/layout/export"
@@ -83,6 +84,7 @@ var inputErrors = []error{
 	export.ErrNoTensors, export.ErrFormat,
 	refmodel.ErrArchitecture, refmodel.ErrModel, refmodel.ErrTokenizer, refmodel.ErrPromptTooLong,
 	refmodel.ErrEmptyPrompt, refmodel.ErrToken, refmodel.ErrExperts, refmodel.ErrNotFinite,
+	widen.ErrModel,
 }
 
 // exitStatus is the one place where errors become numbers.
@@ -133,7 +135,7 @@ func message(ctx context.Context, err error) string {
 // packages are ours, whose names stand before their errors.
 var packages = []string{
 	"layout", "discover", "gguf", "safetensors", "checkpoint", "trace", "importer", "torchfile", "synth", "router", "learned", "train", "experts", "prefetcher", "runtime",
-	"dequant", "drive", "dummystore", "evaluate", "export", "gain", "iobench", "lookeval", "mmaparm", "pagecache", "passes", "plots", "rawread", "refmodel", "replay", "runs", "sim", "synthckpt", "tinymoe",
+	"dequant", "drive", "dummystore", "evaluate", "export", "gain", "iobench", "lookeval", "mmaparm", "pagecache", "passes", "plots", "rawread", "refmodel", "replay", "runs", "sim", "synthckpt", "tinymoe", "widen",
 }
 
 // packageName is the name that a text begins with, and its colon.

@@ -94,6 +94,9 @@ func (p *Plan) plan() error {
 	if !ok {
 		return refuse("the architecture is %q, widened can be %v", p.Architecture, Architectures())
 	}
+	if p.file.BigEndian() {
+		return refuse("its numbers are big-endian: convert it to little-endian first")
+	}
 	p.HeadsToo = a.wholeHeads && p.Width > 1
 	var err error
 	if p.streamWidth, err = p.required("embedding_length"); err != nil {

@@ -20,7 +20,7 @@ func (t tensor) write(source *shards, out io.Writer) (uneven int64, err error) {
 	for _, d := range dims[1:] {
 		row /= d
 	}
-	g := newRowGrower(t, row)
+	g := newRowGrower(t, row, rows)
 	part := rows / int64(t.rows.parts)
 	matrices := t.source.Bytes / (row * rows)
 	for m := range matrices {
@@ -63,8 +63,8 @@ type rowGrower struct {
 	uneven int64
 }
 
-func newRowGrower(t tensor, row int64) *rowGrower {
-	rows := max(chunk/row, 1)
+func newRowGrower(t tensor, row, rows int64) *rowGrower {
+	rows = min(rows, max(chunk/row, 1))
 	return &rowGrower{
 		tensor: t.source, cols: t.cols, divide: newDivider(t.source.Type, t.shift), row: row,
 		in: make([]byte, rows*row), part: make([]byte, row/int64(t.cols.parts)),
