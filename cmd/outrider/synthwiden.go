@@ -137,7 +137,7 @@ func (w *widening) writeTo(out io.Writer) {
 		f.add("heads", "repeated with the stream, and so is the KV cache")
 	}
 	if w.UnevenBlocks > 0 {
-		f.add("uneven", "%d blocks of the small model had numbers too small to divide; their copies add up to them all the same", w.UnevenBlocks)
+		f.add("uneven", "%d numbers or blocks of the small model were too small for equal copies; theirs add up to them all the same", w.UnevenBlocks)
 	}
 	f.add("took", "%.1f s, %s/s", w.Seconds, bytesText(int64(w.BytesPerSecond)))
 	f.writeTo(out)

@@ -1,0 +1,6 @@
+//go:build race
+
+package widen
+
+// underRace cuts generation short.
+const underRace = true
