@@ -92,7 +92,7 @@ func (c *synthWidenCmd) Run(ctx context.Context, a *app) error {
 // anything is written.
 func (c *synthWidenCmd) checkTarget(a *app, fsys layout.WriteFS, plan *widen.Plan) error {
 	if _, err := os.Lstat(c.Out); err == nil {
-		return fmt.Errorf("%s is there already and stays: %w", c.Out, fs.ErrExist)
+		return inputf("%s is there already and is not overwritten: name another file", c.Out)
 	}
 	dir := filepath.Dir(c.Out)
 	free, err := fsys.Free(dir)

@@ -14,6 +14,8 @@ const (
 	maxFactor = 1 << 10
 	// maxSide is the most that a side may have; no model comes near. It bounds a row.
 	maxSide = 1 << 22
+	// maxBytes keeps sums of sizes in range.
+	maxBytes = 1 << 60
 )
 
 // Options says how much larger a model becomes.
@@ -137,9 +139,10 @@ func (p *Plan) count() error {
 		if err != nil {
 			return refuse("tensor %s: %v", t.source.Name, err)
 		}
-		if p.TensorBytes += (size + align - 1) / align * align; p.TensorBytes < 0 {
-			return refuse("its tensors would take more than 2^63 bytes")
+		if size > maxBytes-p.TensorBytes {
+			return refuse("its tensors would take more than %d bytes", int64(maxBytes))
 		}
+		p.TensorBytes += (size + align - 1) / align * align
 		if k, _ := parseName(t.name); k.routed {
 			experts[k.block] += size
 		}

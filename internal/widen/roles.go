@@ -148,9 +148,9 @@ func parseFeedForward(stem string) (r role, routed, ok bool) {
 		}
 		base, family, routed = before, "routed", true
 	}
-	for suffix, of := range map[string]string{"_exps": "routed", "_shexp": "shared"} {
-		if before, cut := strings.CutSuffix(base, suffix); cut && !routed {
-			base, family, routed = before, of, of == "routed"
+	for _, experts := range []struct{ suffix, family string }{{"_exps", "routed"}, {"_shexp", "shared"}} {
+		if before, cut := strings.CutSuffix(base, experts.suffix); cut && !routed {
+			base, family, routed = before, experts.family, experts.family == "routed"
 			break
 		}
 	}

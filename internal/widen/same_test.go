@@ -32,11 +32,11 @@ func TestSameModel(t *testing.T) {
 		name, path string
 		factors    []Options
 	}{
-		{"q8_0", filepath.Join(root, "tinymoe-q8_0.gguf"), []Options{{2, 2}, {4, 1}, {1, 4}}},
-		{"f16", "tinymoe-f16.gguf", []Options{{2, 2}, {4, 2}}},
+		{"q8_0", filepath.Join(root, "tinymoe-q8_0.gguf"), []Options{{2, 2}, {4, 1}}},
+		{"f16", "tinymoe-f16.gguf", []Options{{2, 2}}},
 		{"q4_k_m", "tinymoe-q4_k_m-00002-of-00003.gguf", []Options{{2, 2}}},
 		{"mxfp4_moe", "tinymoe-mxfp4_moe.gguf", []Options{{2, 2}}},
-		{"q4_0, one layer", "tinymoe-1layer-q4_0.gguf", []Options{{8, 8}}},
+		{"q4_0, one layer", "tinymoe-1layer-q4_0.gguf", []Options{{4, 8}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if !filepath.IsAbs(c.path) {
@@ -144,7 +144,7 @@ func speak(t *testing.T, path string) spoken {
 		t.Fatal(err)
 	}
 	defer close1(t, g.Close)
-	prompts, steps := prompts(t), 32
+	prompts, steps := prompts(t), 16
 	if underRace || testing.Short() {
 		prompts, steps = prompts[:1], 4
 	}
