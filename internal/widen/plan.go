@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"strings"
 
 	"outrider/layout"
 	"outrider/layout/gguf"
@@ -94,7 +95,7 @@ func checkFactor(name string, factor int) error {
 func (p *Plan) plan() error {
 	a, ok := findArchitecture(p.Architecture)
 	if !ok {
-		return refuse("the architecture is %q, widened can be %v", p.Architecture, Architectures())
+		return refuse("the architecture is %q, those that can be are %s", p.Architecture, strings.Join(Architectures(), ", "))
 	}
 	if p.file.BigEndian() {
 		return refuse("its numbers are big-endian: convert it to little-endian first")

@@ -61,7 +61,7 @@ func TestRefused(t *testing.T) {
 		o     Options
 		want  string
 	}{
-		{"architecture", other, Options{2, 2}, `the architecture is "gemma4", widened can be [deepseek2 glm4moe`},
+		{"architecture", other, Options{2, 2}, `the architecture is "gemma4", those that can be are deepseek2, glm4moe`},
 		{"unknown tensor", altered("qwen3moe", tensors{"blk.0.ssm_in.weight": "/H 4"}, nil), Options{2, 2}, "tensor blk.0.ssm_in.weight has a role that is not known"},
 		{"unknown outside", altered("qwen3moe", tensors{"position_embd.weight": "H 4"}, nil), Options{2, 2}, "tensor position_embd.weight has a role"},
 		{"part of a name", altered("qwen3moe", tensors{"blk.0.ffn_up_exps.7.weight": "/H F"}, nil), Options{2, 2}, "tensor blk.0.ffn_up_exps.7.weight"},
