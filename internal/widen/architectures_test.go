@@ -18,13 +18,13 @@ var (
 		"attn_kv_a_mqa.weight": "/H 4", "attn_kv_a_norm.weight": "4", "attn_kv_b.weight": "4 8", "attn_k_b.weight": "4 4 2", "attn_v_b.weight": "4 4 2",
 		"attn_output.weight": "/A H", "ffn_norm.weight": "H"}
 
-	routed  = map[string]string{"ffn_gate_inp.weight": "/H E", "ffn_gate_exps.weight": "/H F E", "ffn_up_exps.weight": "/H F E", "ffn_down_exps.weight": "/F H E"}
-	fused   = map[string]string{"ffn_gate_inp.weight": "/H E", "ffn_gate_up_exps.weight": "/H 2F E", "ffn_gate_up_exps.bias": "2F E", "ffn_down_exps.weight": "/F H E"}
-	biased  = map[string]string{"ffn_gate_inp.bias": "E", "ffn_gate_exps.bias": "F E", "ffn_up_exps.bias": "F E", "ffn_down_exps.bias": "H E"}
-	scaled4 = map[string]string{"ffn_down_exps.scale": "E", "ffn_up_exps.input_scale": "E"}
-	shared  = map[string]string{"ffn_gate_shexp.weight": "/H S", "ffn_up_shexp.weight": "/H S", "ffn_down_shexp.weight": "/S H"}
-	dense   = map[string]string{"ffn_gate.weight": "/H D", "ffn_up.weight": "/H D", "ffn_up.bias": "D", "ffn_down.weight": "/D H", "ffn_down.bias": "H"}
-	legacy  = map[string]string{"ffn_gate_inp.weight": "/H 2", "ffn_gate.0.weight": "/H F", "ffn_up.0.weight": "/H F", "ffn_down.0.weight": "/F H",
+	routed = map[string]string{"ffn_gate_inp.weight": "/H E", "ffn_gate_exps.weight": "/H F E", "ffn_up_exps.weight": "/H F E", "ffn_down_exps.weight": "/F H E"}
+	fused  = map[string]string{"ffn_gate_inp.weight": "/H E", "ffn_gate_up_exps.weight": "/H 2F E", "ffn_gate_up_exps.bias": "2F E", "ffn_down_exps.weight": "/F H E"}
+	biased = map[string]string{"ffn_gate_inp.bias": "E", "ffn_gate_exps.bias": "F E", "ffn_up_exps.bias": "F E", "ffn_down_exps.bias": "H E"}
+	scales = map[string]string{"ffn_down_exps.scale": "E", "ffn_up_exps.input_scale": "E"}
+	shared = map[string]string{"ffn_gate_shexp.weight": "/H S", "ffn_up_shexp.weight": "/H S", "ffn_down_shexp.weight": "/S H"}
+	dense  = map[string]string{"ffn_gate.weight": "/H D", "ffn_up.weight": "/H D", "ffn_up.bias": "D", "ffn_down.weight": "/D H", "ffn_down.bias": "H"}
+	legacy = map[string]string{"ffn_gate_inp.weight": "/H 2", "ffn_gate.0.weight": "/H F", "ffn_up.0.weight": "/H F", "ffn_down.0.weight": "/F H",
 		"ffn_gate.1.weight": "/H F", "ffn_up.1.weight": "/H F", "ffn_down.1.weight": "/F H"}
 )
 
@@ -50,7 +50,7 @@ func join(groups ...map[string]string) map[string]string {
 // models are small ones of all architectures, after llama.cpp's tables.
 var models = map[string]model{
 	"qwen3moe": {architecture: "qwen3moe", meta: map[string]any{"expert_feed_forward_length": uint32(5), "attention.key_length": uint32(2)},
-		tensors: join(ends, block("0", attention, routed, scaled4, map[string]string{"attn_q_norm.weight": "2", "attn_k_norm.weight": "2"}))},
+		tensors: join(ends, block("0", attention, routed, scales, map[string]string{"attn_q_norm.weight": "2", "attn_k_norm.weight": "2"}))},
 	"qwen2moe": {architecture: "qwen2moe", meta: map[string]any{"expert_feed_forward_length": uint32(5), "expert_shared_feed_forward_length": uint32(4)},
 		tensors: join(ends, block("0", attention, attentionBias, routed, shared, map[string]string{"ffn_gate_inp_shexp.weight": "/H"}))},
 	"olmoe": {architecture: "olmoe",

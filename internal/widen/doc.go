@@ -28,5 +28,5 @@
 // side that lie one after another (gate and up in a fused tensor).
 //
 // A Plan is immutable and safe for concurrent use. Nothing here keeps a file open
-// after WriteTo.
+// after Write returns.
 package widen

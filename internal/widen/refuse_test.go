@@ -34,7 +34,7 @@ func (f *inFile) Close() error {
 // and nil leave them out.
 func altered(name string, tensors map[string]string, meta map[string]any) model {
 	m := models[name]
-	m.tensors, m.meta = maps.Clone(m.tensors), join2(m.meta, meta)
+	m.tensors, m.meta = maps.Clone(m.tensors), merged(m.meta, meta)
 	for tensor, dims := range tensors {
 		if m.tensors[tensor] = dims; dims == "" {
 			delete(m.tensors, tensor)
@@ -43,7 +43,7 @@ func altered(name string, tensors map[string]string, meta map[string]any) model 
 	return m
 }
 
-func join2(a, b map[string]any) map[string]any {
+func merged(a, b map[string]any) map[string]any {
 	out := map[string]any{}
 	maps.Copy(out, a)
 	maps.Copy(out, b)
@@ -115,7 +115,7 @@ func TestRefusedTypes(t *testing.T) {
 	m := altered("qwen3moe", nil, map[string]any{"embedding_length": uint32(48)})
 	w := &gguf.Writer{}
 	w.Set("general.architecture", "qwen3moe")
-	for key, value := range join2(baseMeta(), m.meta) {
+	for key, value := range merged(baseMeta(), m.meta) {
 		w.Set("qwen3moe."+key, value)
 	}
 	w.TensorBytes("token_embd.weight", gguf.F32, []int64{48, 1}, make([]byte, 4*48))

@@ -131,7 +131,7 @@ func speak(t *testing.T, path string) spoken {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer close1(t, rt.Close)
+	defer closed(t, rt.Close)
 	var s spoken
 	g, err := refmodel.New(model, rt, refmodel.Options{OnRoute: func(_ int, choices []router.Choice) {
 		var row []int32
@@ -143,7 +143,7 @@ func speak(t *testing.T, path string) spoken {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer close1(t, g.Close)
+	defer closed(t, g.Close)
 	prompts, steps := prompts(t), 16
 	if underRace || testing.Short() {
 		prompts, steps = prompts[:1], 4
@@ -159,7 +159,7 @@ func speak(t *testing.T, path string) spoken {
 	return s
 }
 
-func close1(t *testing.T, close func() error) {
+func closed(t *testing.T, close func() error) {
 	if err := close(); err != nil {
 		t.Error(err)
 	}
