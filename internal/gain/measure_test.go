@@ -95,6 +95,7 @@ func TestPaysForSmallExperts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Logf("a store %s: gain %.2f, in place %.0f %% of the raw rate, a store %.0f %%", got.Verdict, got.Gain.Median, 100*got.InPlace.ShareOfRaw, 100*got.Store.ShareOfRaw)
 		// Three reads of 1 ms and a fifteenth each against one of 1 ms and a fifth.
 		if got.Verdict != gain.Pays || got.Gain.Median < 2.4 || got.Gain.Median > 3 || !strings.Contains(got.Reason, "1 read of an expert instead of 3 reads") {
 			t.Errorf("got %s, %s, gain %+v; want that it pays, about 2.7 times", got.Verdict, got.Reason, got.Gain)
@@ -129,6 +130,7 @@ func TestDoesNotPayForLargeProjections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Logf("a store %s: gain %.2f, in place %.0f %% of the raw rate, a store %.0f %%", got.Verdict, got.Gain.Median, 100*got.InPlace.ShareOfRaw, 100*got.Store.ShareOfRaw)
 		if got.Verdict != gain.PaysNot || got.Gain.High >= 1.1 || got.InPlace.ShareOfRaw < 0.9 || !strings.Contains(got.Reason, "few and large") {
 			t.Errorf("got %s, %s, %+v; want that it does not pay since in place is near the raw rate", got.Verdict, got.Reason, got)
 		}
