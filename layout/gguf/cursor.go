@@ -47,6 +47,7 @@ type label struct {
 func named(text string) label            { return label{text: text, no: -1} }
 func numbered(text string, no int) label { return label{text: text, no: no} }
 func ofTensor(name []byte) label         { return label{text: "tensor", no: -1, name: name} }
+func ofKey(name []byte) label            { return label{text: "metadata key", no: -1, name: name} }
 
 func (l label) String() string {
 	switch {

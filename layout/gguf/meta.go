@@ -16,12 +16,13 @@ func (s *shard) parseMeta(c *cursor, count int) error {
 		if err != nil {
 			return err
 		}
-		key := string(c.head[start:end])
+		name := c.head[start:end]
+		key := string(name)
 		if _, twice := raws[key]; twice {
 			c.pos = at
 			return c.fail(ErrDamaged, "metadata key %q is there twice", key)
 		}
-		v, err := c.value(key)
+		v, err := c.value(name)
 		if err != nil {
 			return err
 		}
@@ -36,8 +37,8 @@ func (s *shard) parseMeta(c *cursor, count int) error {
 }
 
 // value steps over one value and checks it, so that decoding later cannot fail.
-func (c *cursor) value(key string) (rawValue, error) {
-	kind, err := c.u32(named(key))
+func (c *cursor) value(key []byte) (rawValue, error) {
+	kind, err := c.u32(ofKey(key))
 	if err != nil {
 		return rawValue{}, err
 	}
@@ -55,9 +56,9 @@ func (c *cursor) value(key string) (rawValue, error) {
 	return v, err
 }
 
-func (c *cursor) array(key string, v rawValue) (rawValue, error) {
+func (c *cursor) array(key []byte, v rawValue) (rawValue, error) {
 	at := c.pos
-	elem, err := c.u32(named(key))
+	elem, err := c.u32(ofKey(key))
 	if err != nil {
 		return v, err
 	}
@@ -66,7 +67,7 @@ func (c *cursor) array(key string, v rawValue) (rawValue, error) {
 		c.pos = at
 		return v, c.fail(ErrDamaged, "metadata key %q is an array of %v, which is not supported", key, v.elem)
 	}
-	n, err := c.u64(named(key))
+	n, err := c.u64(ofKey(key))
 	if err != nil {
 		return v, err
 	}
@@ -87,16 +88,16 @@ func (c *cursor) array(key string, v rawValue) (rawValue, error) {
 	return v, err
 }
 
-func (c *cursor) skipElems(key string, kind Kind, n int) error {
+func (c *cursor) skipElems(key []byte, kind Kind, n int) error {
 	if kind == KindString {
 		for range n {
-			if _, _, err := c.skipString(maxStringBytes, named(key)); err != nil {
+			if _, _, err := c.skipString(maxStringBytes, ofKey(key)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	b, err := c.take(int64(n)*kind.fixed(), named(key))
+	b, err := c.take(int64(n)*kind.fixed(), ofKey(key))
 	if err != nil || kind != KindBool {
 		return err
 	}

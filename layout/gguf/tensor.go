@@ -39,9 +39,12 @@ type entry struct {
 // parseTensors reads the table. Offsets are still those of the table, counted
 // from the start of the tensor data; place makes them absolute.
 func (s *shard) parseTensors(c *cursor, count int) error {
-	entries := make([]entry, 0, count) // the file has room for them: parseFixed saw to it
+	var entries []entry
 	var dims []int64
 	for i := range count {
+		if i == cap(entries) { // room for more only as they turn out to be there
+			entries = slices.Grow(entries, min(max(1<<10, 3*i), count-i))
+		}
 		e, err := c.tensor(i, &dims)
 		if err != nil {
 			return err
