@@ -233,6 +233,7 @@ func (f *forecaster) handle(e *event, later []*event) {
 	switch e.kind {
 	case eventBegin:
 		seq.Begin(e.step, e.phase, e.tokens)
+		f.look.hashed.tell(f.rt, seq.Sequence, e.tokens)
 		seq.waves = false
 	case eventObserve:
 		seq.Observe(e.step, e.layer, e.choices)

@@ -64,6 +64,7 @@ type lookahead struct {
 	// Of the forecaster's goroutine alone.
 	guesser  *router.Guesser
 	matrices []*layout.RouterMatrix // nil until first needed
+	hashed   *hashed                // nil without routers
 }
 
 func newLookahead(source layout.Source, o Options) *lookahead {
@@ -76,6 +77,7 @@ func newLookahead(source layout.Source, o Options) *lookahead {
 	if l.routers, l.missing = from.Routers(); l.missing == nil {
 		l.guesser = router.NewGuesser(source.Shape(), l.routers.RouterRule)
 		l.matrices = make([]*layout.RouterMatrix, source.Shape().Layers)
+		l.hashed = newHashed(l.routers, source.Shape())
 	}
 	return l
 }
@@ -116,8 +118,8 @@ func (l *lookahead) matrix(rt *Runtime, layer int) *layout.RouterMatrix {
 func (l *lookahead) ahead(f *forecaster, q *router.Sequence, e *event, later []*event) {
 	for d := 1; d <= min(l.layers, max(f.reach(q), 1)) && e.layer+d < f.rt.shape.Layers; d++ {
 		target := e.layer + d
-		if overtaken(later, e.session, target) {
-			continue
+		if overtaken(later, e.session, target) || l.routers.Layers[target].Hash.Type != "" {
+			continue // behind already, or chosen by the token: there a state tells nothing
 		}
 		m := l.matrix(f.rt, target)
 		if m == nil {

@@ -36,8 +36,9 @@ func (rt *Runtime) NewSession() *Session {
 
 // Step starts a pass and tells what is known before its first layer runs: the
 // phase and the tokens' ids (nil if the runner does not tell). It is optional;
-// with it, experts of the first layers can be read before their routers run.
-// Tokens are not kept.
+// with it, experts of the first layers can be read before their routers run, and
+// those of layers that choose by the token's number alone are known, where the
+// source has their tables (layout.HashTable). Tokens are not kept.
 func (s *Session) Step(phase trace.Phase, tokens []int32) {
 	if s.closed.Load() {
 		return

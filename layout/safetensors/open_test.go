@@ -87,14 +87,6 @@ func TestReadTensorErrors(t *testing.T) {
 	}
 }
 
-func TestDTypeBits(t *testing.T) {
-	for dtype, want := range map[string]int{"BF16": 16, "F4": 4, "C64": 64, "BOOL": 8, "Z9": 0} {
-		if got := safetensors.DTypeBits(dtype); got != want {
-			t.Errorf("DTypeBits(%q) = %d, want %d", dtype, got, want)
-		}
-	}
-}
-
 // The shards that Hugging Face's own writer made of the test model.
 func TestRealFiles(t *testing.T) {
 	tensors, total := 0, int64(0)
