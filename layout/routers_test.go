@@ -361,6 +361,12 @@ func FuzzDecodeRouters(f *testing.F) {
 	id := open(f, fsys, "/m", layout.Buffered).Manifest().ID
 	f.Add(data, false)
 	f.Add(data[:60], true)
+	hashed, hcp, _ := hashSource(f)
+	build(f, hashed, "/m", hcp, layout.PlanOptions{})
+	if data, err = hashed.ReadFile(routerPath); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(bytes.Replace(data, []byte(open(f, hashed, "/m", layout.Buffered).Manifest().ID), []byte(id), 1), true)
 	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
 		if seal && len(data) > 8 {
 			data = append(bytes.Clone(data[:8]), layout.SealRouters(data[8:])...)

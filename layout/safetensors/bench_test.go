@@ -61,8 +61,10 @@ func BenchmarkOpenSet(b *testing.B) {
 			}
 			runtime.GC()
 			runtime.ReadMemStats(&after)
-			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(tensors), "kept-B/tensor")
+			b.ReportMetric((float64(after.HeapAlloc)-float64(before.HeapAlloc))/float64(tensors), "kept-B/tensor")
 			runtime.KeepAlive(s)
+			runtime.KeepAlive(w)
+			runtime.KeepAlive(fsys)
 		})
 	}
 }

@@ -13,8 +13,8 @@ func (s *Set) checkIndex(ix *index) error {
 		files[i] = slices.Index(ix.files, filepath.Base(s.shards[i].Path))
 	}
 	var unknown []string
-	inPlace := make(map[string]struct{}, len(ix.of))
 	var total int64
+	placed := 0 // a name stands once in a file, so that it is counted once
 	for i := range s.tensors {
 		t := &s.tensors[i]
 		total += t.Bytes
@@ -22,11 +22,11 @@ func (s *Set) checkIndex(ix *index) error {
 		case !ok:
 			unknown = append(unknown, strconv.Quote(t.Name))
 		case file == files[t.Shard]:
-			inPlace[t.Name] = struct{}{}
+			placed++
 		}
 	}
-	if len(inPlace) < len(ix.of) {
-		return s.misplaced(ix, inPlace)
+	if placed < len(ix.of) {
+		return s.misplaced(ix, files)
 	}
 	if len(unknown) > 0 {
 		slices.Sort(unknown)
@@ -39,8 +39,15 @@ func (s *Set) checkIndex(ix *index) error {
 	return nil
 }
 
-// misplaced says which tensors are not where the index says.
-func (s *Set) misplaced(ix *index, inPlace map[string]struct{}) error {
+// misplaced says which tensors are not where the index says. files numbers the
+// set's files as the index does.
+func (s *Set) misplaced(ix *index, files []int) error {
+	inPlace := map[string]struct{}{}
+	for i := range s.tensors {
+		if t := &s.tensors[i]; ix.of[t.Name] == files[t.Shard] {
+			inPlace[t.Name] = struct{}{}
+		}
+	}
 	var missing, elsewhere []string
 	for _, name := range sortedNames(ix.of) {
 		if _, ok := inPlace[name]; ok {

@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"math"
@@ -60,7 +61,7 @@ func (r *indexReader) member(key []byte) error {
 		if r.of != nil {
 			return r.fail("has %q twice", key)
 		}
-		r.of = map[string]int{}
+		r.of = make(map[string]int, bytes.Count(r.text, []byte(suffix+`"`)))
 		return r.object(r.weight)
 	case "metadata":
 		value, err := r.skip()

@@ -59,7 +59,10 @@ func OpenSet(fsys layout.FS, path string) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{dir: c.dir, notes: c.notes}
+	s := &Set{dir: c.dir, notes: c.notes, byName: map[string]int{}}
+	if c.index != nil {
+		s.tensors, s.byName = make([]SetTensor, 0, len(c.index.of)), make(map[string]int, len(c.index.of))
+	}
 	parts, err := s.readShards(fsys, c.files)
 	if err != nil {
 		return nil, err
@@ -110,7 +113,6 @@ func (s *Set) note(format string, args ...any) {
 // readShards reads the headers. Where files are marked as tensor-parallel it
 // returns in which parts each of their tensors is.
 func (s *Set) readShards(fsys layout.FS, files []string) (parts map[string][]int, err error) {
-	s.byName = map[string]int{}
 	for shard, name := range files {
 		f, err := Open(fsys, filepath.Join(s.dir, name))
 		if err != nil {
