@@ -61,7 +61,7 @@ func (r *indexReader) member(key []byte) error {
 		if r.of != nil {
 			return r.fail("has %q twice", key)
 		}
-		r.of = make(map[string]int, bytes.Count(r.text, []byte(suffix+`"`)))
+		r.of = make(map[string]int, min(bytes.Count(r.text, []byte(suffix+`"`)), maxTensors))
 		return r.object(r.weight)
 	case "metadata":
 		value, err := r.skip()

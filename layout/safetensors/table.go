@@ -7,6 +7,7 @@ const (
 	headerKind   = "the header"
 	maxDims      = 32
 	maxNameBytes = 4 << 10
+	leastEntry   = 48 // bytes of the shortest tensor that a header can name
 )
 
 // table reads the header's object into a File.
@@ -22,7 +23,7 @@ func (f *File) parseTable(head []byte) error {
 	t.scanner = scanner{text: head, kind: headerKind, wrong: func(at int, reason string) error {
 		return f.wrong(ErrDamaged, lengthBytes+int64(at), "%s", reason)
 	}}
-	n := bytes.Count(head, []byte(`"dtype"`))
+	n := min(bytes.Count(head, []byte(`"dtype"`)), len(head)/leastEntry)
 	f.tensors, f.byName = make([]Tensor, 0, n), make(map[string]int, n)
 	if err := t.object(t.entry); err != nil {
 		return err
