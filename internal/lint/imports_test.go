@@ -24,6 +24,7 @@ var allowed = map[string][]string{
 	"layout/safetensors": {"layout"},
 	"layout/checkpoint":  {"layout", "layout/discover", "layout/gguf", "layout/safetensors"},
 	"layout/drive":       {"layout"},
+	"layout/export":      {"layout", "layout/gguf", "layout/safetensors"},
 	"trace":              {"layout"},
 	"trace/synth":        {"layout", "trace"},
 	"trace/importer":     {"layout", "layout/gguf", "layout/safetensors", "trace", "trace/importer/internal/torchfile"},
