@@ -50,6 +50,8 @@ type BuildReport struct {
 	// ReusedRecords of an unfinished build were kept, with ReusedBytes of lanes and copies.
 	ReusedRecords int
 	ReusedBytes   int64
+	// Direct reports that all records were written and read back around the page cache.
+	Direct bool
 	// JournalBytes were written to note which records are done: see Resume.
 	JournalBytes int64
 }
@@ -106,6 +108,7 @@ type builder struct {
 	left    *remains // what a killed build left that is gone on with; nil: nothing
 	stamp   [32]byte // of the marker
 	journal *journal
+	direct  bool   // all records were written around the page cache, and read back so
 	checked []bool // rows that have been read back, with their copies
 	reused  struct {
 		records int
@@ -194,7 +197,7 @@ func (b *builder) run(ctx context.Context) (*BuildReport, error) {
 		ID: hex.EncodeToString(id[:]), Records: b.table.rows(), DataBytes: b.plan.DataBytes,
 		PaddingBytes: b.plan.PaddingBytes, IndexBytes: b.table.indexSize(), RouterBytes: routers,
 		CopiedRecords: b.plan.CopiedRecords, CopyBytes: b.plan.CopyBytes,
-		ReusedRecords: b.reused.records, ReusedBytes: b.reused.bytes, JournalBytes: b.journal.written,
+		ReusedRecords: b.reused.records, ReusedBytes: b.reused.bytes, JournalBytes: b.journal.written, Direct: b.direct,
 	}, nil
 }
 

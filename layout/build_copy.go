@@ -101,17 +101,20 @@ func (b *builder) writeRecords(ctx context.Context, memory *workMemory) (err err
 	err = eachRow(ctx, b.workers, len(todo), start, func(ctx context.Context, c *copier, i int) error {
 		return c.store(ctx, todo[i])
 	})
-	if back != nil && err == nil && !back.allDirect() {
+	if back == nil || err != nil {
+		return err
+	}
+	if b.direct = back.allDirect() && b.writesDirect(); !b.direct {
 		clear(b.checked) // a device fell back to its cache: read all back once it is synced
 		b.meter.total += b.plan.Bytes() + b.plan.CopyBytes
 	}
-	return err
+	return nil
 }
 
 // writesDirect reports whether everything is written around the page cache.
 func (b *builder) writesDirect() bool {
 	for _, lane := range b.files() {
-		if lane.direct == nil && lane.size > 0 {
+		if lane.size > 0 && (lane.direct == nil || lane.fallen.Load()) {
 			return false
 		}
 	}

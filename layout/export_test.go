@@ -100,3 +100,48 @@ func SealCopies(data []byte) {
 func SealCopyHeader(data []byte) {
 	binary.LittleEndian.PutUint32(data[60:], crc32.Checksum(data[:60], castagnoli))
 }
+
+// DecodeJournal decodes the bytes of a building.journal of a plan's build, and returns
+// the rows it names, their checksums, and where its last whole batch ends.
+func (p *Plan) DecodeJournal(data []byte, stamp [32]byte) (rows []int, sums []uint32, end int64) {
+	t := p.table
+	t.sums = make([]uint32, t.rows()*t.width)
+	rows, end = t.decodeJournal(data, stamp)
+	return rows, t.sums, end
+}
+
+// EncodeJournal returns the bytes of a journal with one batch for each list of rows,
+// whose checksums are the row's number.
+func (p *Plan) EncodeJournal(stamp [32]byte, batches ...[]int) []byte {
+	file := &journalBytes{}
+	j := &journal{width: p.table.width, step: 1 << 60, file: file}
+	if err := j.write(journalHead(stamp, j.width)); err != nil {
+		panic(err)
+	}
+	for _, rows := range batches {
+		for _, row := range rows {
+			sums := make([]uint32, j.width)
+			for i := range sums {
+				sums[i] = uint32(row)
+			}
+			if err := j.add(row, sums, 1); err != nil {
+				panic(err)
+			}
+		}
+		if err := j.flushLocked(); err != nil {
+			panic(err)
+		}
+	}
+	return file.data
+}
+
+// journalBytes is a file in memory that is only added to.
+type journalBytes struct {
+	WriteFile
+	data []byte
+}
+
+func (f *journalBytes) WriteAt(p []byte, _ int64) (int, error) {
+	f.data = append(f.data, p...)
+	return len(p), nil
+}

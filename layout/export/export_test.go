@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -17,12 +18,38 @@ import (
 	"outrider/layout/export"
 )
 
-// store makes a checkpoint of large enough experts that records are cut over two
-// lanes, and a store of it.
+// store copies what made has made.
 func store(t testing.TB) *memfs.FS {
 	t.Helper()
+	made := made(t)
 	fsys := memfs.New(memfs.Options{Align: layout.Alignment{Memory: 4096, Offset: 4096}})
-	m, err := synthckpt.Plan(synthckpt.Options{Family: "mixtral", Format: synthckpt.Safetensors, Layers: 2, Experts: 2, TopK: 1, Hidden: 256, FFN: 1024})
+	for _, name := range made.Names() {
+		if data, err := made.ReadFile(name); err == nil {
+			if err := fsys.WriteFile(name, data); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return fsys
+}
+
+var makeOnce struct {
+	sync.Once
+	fsys *memfs.FS
+}
+
+// made is a checkpoint of large enough experts that records are cut over two lanes,
+// and a store of it. It is made once, and only read.
+func made(t testing.TB) *memfs.FS {
+	t.Helper()
+	makeOnce.Do(func() { makeOnce.fsys = makeStore(t) })
+	return makeOnce.fsys
+}
+
+func makeStore(t testing.TB) *memfs.FS {
+	t.Helper()
+	fsys := memfs.New(memfs.Options{})
+	m, err := synthckpt.Plan(synthckpt.Options{Family: "mixtral", Format: synthckpt.Safetensors, Layers: 2, Experts: 2, TopK: 1, Hidden: 256, FFN: 512})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,8 +82,8 @@ func TestCutRecordsComeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if last != report.Bytes || total != report.Bytes || report.Bytes != 4*3*256*1024*2 {
-		t.Errorf("got %d of %d at the end and %d reported, want %d", last, total, report.Bytes, 4*3*256*1024*2)
+	if last != report.Bytes || total != report.Bytes || report.Bytes != 4*3*256*512*2 {
+		t.Errorf("got %d of %d at the end and %d reported, want %d", last, total, report.Bytes, 4*3*256*512*2)
 	}
 	want := readAll(t, fsys, "/model", export.Safetensors)
 	for name := range want {
