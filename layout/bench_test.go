@@ -22,18 +22,6 @@ func wideStore(b *testing.B) *memfs.FS {
 	return fsys
 }
 
-func BenchmarkOpenStore60x384(b *testing.B) {
-	fsys := wideStore(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		s, err := layout.OpenStore(fsys, "/m", layout.Buffered)
-		if err != nil {
-			b.Fatal(err)
-		}
-		s.Close()
-	}
-}
-
 func BenchmarkLocate(b *testing.B) {
 	s, err := layout.OpenStore(wideStore(b), "/m", layout.Buffered)
 	if err != nil {
