@@ -16,8 +16,7 @@ func (b *builder) newMemory() *workMemory {
 // create makes the temporary folder with its marker, and the lanes, or goes on with
 // those that a killed build left.
 func (b *builder) create() error {
-	end := int64(0)
-	var rows []int
+	var end int64 // of the journal that is gone on with
 	if b.left == nil {
 		if err := b.fs.Mkdir(b.temp); err != nil {
 			return err
@@ -28,10 +27,9 @@ func (b *builder) create() error {
 		}
 	} else {
 		var err error
-		if rows, end, err = b.readJournal(); err != nil {
+		if b.left.rows, end, err = b.readJournal(); err != nil {
 			return err
 		}
-		b.left.rows = rows
 	}
 	for _, lane := range b.files() {
 		if err := lane.open(b, b.left != nil); err != nil {

@@ -41,17 +41,20 @@ const (
 	journalParts = 128 // of a small store
 )
 
-// journal is safe for concurrent use.
+// journal is safe for concurrent use, but for close. The lock is not held while a
+// batch is written: each batch has its place, and one that comes to lie behind a
+// missing one is only lost to a reader.
 type journal struct {
 	width int
 	step  int64
+	file  WriteFile // nil after close
 
-	mu      sync.Mutex
-	file    WriteFile
-	at      int64 // where the next batch goes
-	batch   []byte
-	rows    uint32 // in batch
-	bytes   int64  // of records in batch
+	mu    sync.Mutex
+	at    int64 // where the next batch goes
+	batch []byte
+	rows  uint32 // in batch
+	bytes int64  // of records in batch
+	// written counts the bytes of all batches of this run, and of the header.
 	written int64
 }
 
@@ -94,54 +97,60 @@ func (b *builder) startJournal(at int64) (err error) {
 // come together.
 func (j *journal) add(row int, sums []uint32, bytes int64) error {
 	j.mu.Lock()
-	defer j.mu.Unlock()
 	if j.rows == 0 {
-		j.batch = append(j.batch[:0], 0, 0, 0, 0)
+		j.batch = append(make([]byte, 0, 4096), 0, 0, 0, 0)
 	}
 	j.batch = binary.LittleEndian.AppendUint32(j.batch, uint32(row))
 	for _, sum := range sums {
 		j.batch = binary.LittleEndian.AppendUint32(j.batch, sum)
 	}
 	j.rows++
-	if j.bytes += bytes; j.bytes < j.step {
+	j.bytes += bytes
+	full := j.bytes >= j.step
+	j.mu.Unlock()
+	if !full {
 		return nil
 	}
-	return j.flushLocked()
+	return j.flush()
 }
 
-// flushLocked writes the batch. The lock is held over this one small write: who
-// waits for it has to write a batch too.
-func (j *journal) flushLocked() error {
-	if j.rows == 0 {
+// flush writes the batch, if there is one.
+func (j *journal) flush() error {
+	j.mu.Lock()
+	batch, rows := j.batch, j.rows
+	j.batch, j.rows, j.bytes = nil, 0, 0
+	j.mu.Unlock()
+	if rows == 0 {
 		return nil
 	}
-	binary.LittleEndian.PutUint32(j.batch, j.rows)
-	j.batch = binary.LittleEndian.AppendUint32(j.batch, crc32.Checksum(j.batch, castagnoli))
-	j.rows, j.bytes = 0, 0
-	return j.write(j.batch)
+	binary.LittleEndian.PutUint32(batch, rows)
+	return j.write(binary.LittleEndian.AppendUint32(batch, crc32.Checksum(batch, castagnoli)))
 }
 
+// write puts p behind what has been written before.
 func (j *journal) write(p []byte) error {
-	n, err := j.file.WriteAt(p, j.at)
+	j.mu.Lock()
+	at := j.at
+	j.at += int64(len(p))
+	j.written += int64(len(p))
+	j.mu.Unlock()
+	n, err := j.file.WriteAt(p, at)
 	if err == nil && n != len(p) {
 		err = errors.New("short write")
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", journalName, err)
 	}
-	j.at += int64(n)
-	j.written += int64(n)
 	return nil
 }
 
-// close writes what is left and closes the file; a second call does nothing.
+// close writes what is left and closes the file; a second call does nothing. Nobody
+// may be adding.
 func (j *journal) close() error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	if j.file == nil {
 		return nil
 	}
-	err := errors.Join(j.flushLocked(), j.file.Close())
+	err := errors.Join(j.flush(), j.file.Close())
 	j.file = nil
 	return err
 }

@@ -3,7 +3,6 @@ package layout
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"sync/atomic"
 	"unsafe"
@@ -187,5 +186,5 @@ func (b *builder) closeLanes() error {
 // isThere reports whether a regular file has this name.
 func isThere(fsys FS, name string) bool {
 	info, err := fsys.Stat(name)
-	return err == nil && info.Mode()&fs.ModeType == 0
+	return err == nil && info.Mode().IsRegular()
 }

@@ -29,7 +29,7 @@
 // Whoever opens a Source closes it; its lanes belong to it. Slices that a
 // Source or Manifest returns are shared and must not be changed. Source and FS
 // are safe for concurrent use. Build and Verify join all goroutines they start
-// before they return; a Ring joins its goroutine in Close. Locks are private to
+// before they return; a Ring joins its goroutine in Close. Locks are private to Build,
 // Verify, a Ring and its files: none is held over a call or taken under another.
 //
 // # Format version 1

@@ -128,7 +128,7 @@ func (p *Plan) EncodeJournal(stamp [32]byte, batches ...[]int) []byte {
 				panic(err)
 			}
 		}
-		if err := j.flushLocked(); err != nil {
+		if err := j.flush(); err != nil {
 			panic(err)
 		}
 	}
