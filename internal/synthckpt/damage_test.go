@@ -17,7 +17,7 @@ import (
 // small is a checkpoint of few experts, for what is done many times.
 func small(t *testing.T, family synthckpt.Info) *synthckpt.Model {
 	t.Helper()
-	m, err := synthckpt.Plan(synthckpt.Options{Family: family.Name, Format: family.Format, Layers: layersOf(family), Experts: 4})
+	m, err := synthckpt.Plan(synthckpt.Options{Family: family.Name, Format: family.Format, Layers: layersOf(family), Experts: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func (m *Model) Write(ctx context.Context, to Target) (*Report, error) {
 const maxShards = 99999
 
 // bufferBytes is how much is written at a time.
-const bufferBytes = 1 << 20
+const bufferBytes = 64 << 10
 
 // output is one checkpoint being written.
 type output struct {
