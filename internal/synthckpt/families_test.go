@@ -43,7 +43,8 @@ func wholeWay(t *testing.T, family synthckpt.Info) (row string) {
 		}
 		sameModel(t, m, &cp)
 		built(t, fsys, &cp)
-		if next := tableRow(family, &cp, []string{"verified"}); row != "" && next != row {
+		exported(t, fsys, m, path)
+		if next := tableRow(family, &cp, []string{"verified", "exported"}); row != "" && next != row {
 			t.Errorf("in 3 shards: got %q, want as in one file, %q", next, row)
 		} else {
 			row = next

@@ -3,6 +3,7 @@ package synthckpt
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -93,6 +94,7 @@ func (b *builder) tensor(t tensorLine, block int) error {
 		made[i].Block, made[i].Predict = block, t.predict
 		made[i].Name = named.Replace(made[i].Name)
 	}
+	b.out.Tensors = slices.Grow(b.out.Tensors, len(made)*int(count))
 	for e := range count {
 		for _, x := range made {
 			x.Name = strings.Replace(x.Name, "{e}", strconv.FormatInt(e, 10), 1)
