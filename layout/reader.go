@@ -33,6 +33,17 @@ type MultiFile interface {
 	NewReader(others ...File) Reader
 }
 
+// LeastCarried is from how many bytes on reads of a file with a Reader are better
+// carried out by it. Smaller ones are over sooner by ReadAt, a worker each, since
+// those who wait for several are all late when one of them is. Files tell by a method of
+// that name; 0: all.
+func LeastCarried(f File) int64 {
+	if l, ok := f.(interface{ LeastCarried() int64 }); ok {
+		return l.LeastCarried()
+	}
+	return 0
+}
+
 // NewReader makes a Reader that serves all of the files, one or more; nil if there is
 // none, so that they are to be read by ReadAt or ReadV.
 func NewReader(files ...File) Reader {

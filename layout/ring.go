@@ -18,6 +18,8 @@ type RingOptions struct {
 	// Depth is how many reads of one Reader may be in the kernel at once: 1 to
 	// 4096, 0 means 64.
 	Depth int
+	// Least is what LeastCarried answers for the files; 0: all.
+	Least int64
 }
 
 // Ring is an FS over the operating system whose direct files can be read by a Reader
@@ -43,10 +45,13 @@ func OpenRing(o RingOptions) (*Ring, error) {
 	if o.Depth < 0 || o.Depth > maxRingDepth {
 		return nil, fmt.Errorf("layout: open ring: depth is %d, want 1 to %d, or 0 for %d", o.Depth, maxRingDepth, defaultRingDepth)
 	}
+	if o.Least < 0 {
+		return nil, fmt.Errorf("layout: open ring: reads of %d bytes and more, want 0 or more", o.Least)
+	}
 	if o.Depth == 0 {
 		o.Depth = defaultRingDepth
 	}
-	engine, err := startRing(o.Depth)
+	engine, err := startRing(o.Depth, o.Least)
 	if err != nil {
 		return nil, fmt.Errorf("layout: open ring: %w", err)
 	}
@@ -108,4 +113,13 @@ func Engine(f File) string {
 		return EngineBuffered
 	}
 	return "direct"
+}
+
+// EngineFor is Engine for reads of so many bytes: EnginePread where LeastCarried is more.
+func EngineFor(f File, bytes int64) string {
+	engine := Engine(f)
+	if engine == EngineRing && bytes < LeastCarried(f) {
+		return EnginePread
+	}
+	return engine
 }

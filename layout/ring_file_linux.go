@@ -24,6 +24,9 @@ var (
 	_ MultiFile  = (*ringFile)(nil)
 )
 
+// LeastCarried is RingOptions.Least.
+func (f *ringFile) LeastCarried() int64 { return f.engine.least }
+
 // NewReader serves files of one Ring.
 func (f *ringFile) NewReader(others ...File) Reader {
 	r := &ringReader{engine: f.engine, files: []*ringFile{f}}

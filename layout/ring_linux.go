@@ -19,7 +19,8 @@ var (
 // ringEngine lends rings to readers, the one used last first, since its memory is
 // warm. mu is not held over a system call.
 type ringEngine struct {
-	depth int // of each ring
+	depth int   // of each ring
+	least int64 // see RingOptions
 	// enter is the kernel's: it takes submit reads and waits for least ends. Tests
 	// put failures here.
 	enter func(u *uring, submit, least uint32) error
@@ -34,12 +35,12 @@ type ringEngine struct {
 	closed atomic.Bool // written under mu
 }
 
-func startRing(depth int) (*ringEngine, error) {
+func startRing(depth int, least int64) (*ringEngine, error) {
 	first, err := openUring(depth)
 	if err != nil {
 		return nil, err
 	}
-	return &ringEngine{depth: depth, enter: (*uring).enter, idle: []*uring{first}, made: 1}, nil
+	return &ringEngine{depth: depth, least: least, enter: (*uring).enter, idle: []*uring{first}, made: 1}, nil
 }
 
 // lend gives a ring out, nil if there is none to be had.

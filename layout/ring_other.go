@@ -7,7 +7,7 @@ import "fmt"
 // ringEngine is never made on this system.
 type ringEngine struct{}
 
-func startRing(int) (*ringEngine, error) {
+func startRing(int, int64) (*ringEngine, error) {
 	return nil, fmt.Errorf("%w: io_uring is part of Linux only", ErrNoRing)
 }
 

@@ -14,7 +14,7 @@ type lane struct {
 	index int
 	depth int   // requests read at once, and workers
 	gap   int64 // bytes between neighbours that are read along with them
-	// several says that the files have a Reader, so that a worker carries several
+	// several says that the files have a Reader that pays, so that a worker carries several
 	// requests. Then one worker that comes is enough for all there is to do.
 	several bool
 

@@ -116,9 +116,7 @@ func New(opt Options) (*Prefetcher, error) {
 	p.mu.pace = newPace(len(p.lanes))
 	p.cores = min(runtime.GOMAXPROCS(0), runtime.NumCPU())
 	for _, l := range p.lanes {
-		if r := l.newReader(); r != nil {
-			l.several = r.Close() == nil
-		}
+		l.several = p.carries(l)
 		for range l.depth {
 			p.workers.Go(func() error { return p.work(l) })
 		}

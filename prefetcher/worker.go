@@ -3,6 +3,7 @@ package prefetcher
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"outrider/layout"
 )
@@ -65,6 +66,16 @@ func (w *worker) end() error {
 		return nil
 	}
 	return w.reader.Close()
+}
+
+// carries reports whether the lane's workers are to carry several requests: there is a
+// Reader, and the source's largest records are worth it.
+func (p *Prefetcher) carries(l *lane) bool {
+	if slices.Max(p.slotBytes) < layout.LeastCarried(l.File) {
+		return false
+	}
+	r := l.newReader()
+	return r != nil && r.Close() == nil
 }
 
 // newReader makes a reader of the lane's files, nil if there is none for all of them.

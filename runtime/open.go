@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"outrider/experts"
 	"outrider/layout"
@@ -12,7 +13,7 @@ import (
 	"outrider/router"
 )
 
-// Open opens a store, or a GGUF checkpoint in place, and starts the runtime's
+// Open opens a store, or a checkpoint in place (GGUF or safetensors), and starts the runtime's
 // goroutines. A split checkpoint is named by any of its shards. The context
 // limits opening only; Close ends the runtime.
 //
@@ -163,6 +164,8 @@ func slotBytes(source layout.Source) []int64 {
 	}
 	return bytes
 }
+
+func largestSlot(source layout.Source) int64 { return slices.Max(slotBytes(source)) }
 
 func chooseBudget(o Options) (int64, error) {
 	if o.BudgetBytes > 0 {

@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -51,7 +50,7 @@ func (rt *Runtime) newPressure(o Options, bytes int64) (*pressure, error) {
 		return nil, nil
 	}
 	control, err := experts.NewPressure(experts.PressureOptions{
-		Floor: rt.cache.Floor(), Ceiling: bytes, Largest: slices.Max(slotBytes(rt.source)),
+		Floor: rt.cache.Floor(), Ceiling: bytes, Largest: largestSlot(rt.source),
 	})
 	if err != nil {
 		return nil, err

@@ -195,9 +195,10 @@ func (rt *Runtime) putUse(u *use) {
 
 func (rt *Runtime) lanes() []LaneStats {
 	var lanes []LaneStats
+	largest := largestSlot(rt.source)
 	for _, l := range rt.source.Lanes() {
 		lanes = append(lanes, LaneStats{
-			Path: l.Path, Engine: layout.Engine(l.File),
+			Path: l.Path, Engine: layout.EngineFor(l.File, largest),
 			Direct: layout.IsDirect(l.File), Fallback: layout.FallbackReason(l.File),
 		})
 	}

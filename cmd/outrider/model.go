@@ -39,6 +39,14 @@ func (m *model) slotBytes() int64 {
 	return total
 }
 
+// largestSlot is what the largest expert takes.
+func (m *model) largestSlot() (most int64) {
+	for l := range m.Source.Shape().Layers {
+		most = max(most, m.Source.SlotBytes(l))
+	}
+	return most
+}
+
 // floor is the memory that one layer of one token needs, cycle what one token
 // touches over all layers.
 func (m *model) floor() (floor, cycle int64) {

@@ -169,7 +169,7 @@ func (c *replayCmd) bench(fsys layout.FS, store string, t *trace.Trace) (*replay
 	var engines []string
 	for _, lane := range m.Source.Lanes() {
 		b.Files = append(b.Files, lane.Path)
-		engines = append(engines, layout.Engine(lane.File))
+		engines = append(engines, layout.EngineFor(lane.File, m.largestSlot()))
 	}
 	r.Store.Engine = enginesText(engines)
 	return b, r, nil

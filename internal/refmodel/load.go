@@ -118,7 +118,7 @@ func (d *dense) dequantise(t gguf.Tensor, cols, rows int) ([]float32, error) {
 	if err := d.file.ReadTensor(t, d.raw); err != nil {
 		return nil, err
 	}
-	format, err := dequant.Lookup(t.Type.String())
+	format, err := dequant.Lookup(t.TypeName())
 	if err != nil {
 		return nil, err
 	}

@@ -90,8 +90,8 @@ func (m *imatrix) take(t gguf.Tensor) error {
 // counts reads a tensor of counts.
 func (m *imatrix) counts(t gguf.Tensor) ([]float64, error) {
 	at := place{offset: t.Offset}
-	if t.Type != gguf.F32 || t.Bytes > 4*layout.MaxExperts {
-		return nil, m.in.files[0].damaged(at, "tensor %s has type %v and %d bytes, want up to %d float32", t.Name, t.Type, t.Bytes, layout.MaxExperts)
+	if t.TypeName() != gguf.F32.String() || t.Bytes > 4*layout.MaxExperts {
+		return nil, m.in.files[0].damaged(at, "tensor %s has type %s and %d bytes, want up to %d float32", t.Name, t.TypeName(), t.Bytes, layout.MaxExperts)
 	}
 	raw := make([]byte, t.Bytes)
 	if err := m.gguf.ReadTensor(t, raw); err != nil {
