@@ -11,10 +11,10 @@ import (
 	"outrider/layout"
 )
 
-// plan works out a checkpoint of a family with the default sizes.
+// plan works out a checkpoint of a family with a few experts.
 func plan(t testing.TB, family synthckpt.Info) *synthckpt.Model {
 	t.Helper()
-	m, err := synthckpt.Plan(synthckpt.Options{Family: family.Name, Format: family.Format, Seed: 1, Layers: layersOf(family)})
+	m, err := synthckpt.Plan(synthckpt.Options{Family: family.Name, Format: family.Format, Seed: 1, Layers: layersOf(family), Experts: 4})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,6 +84,10 @@ func TestWriteFails(t *testing.T) {
 	cancel()
 	for _, format := range []string{synthckpt.GGUF, synthckpt.Safetensors} {
 		m := plan(t, synthckpt.Info{Name: "qwen3-moe", Format: format})
+		var total int64
+		for _, x := range m.Tensors {
+			total += x.Bytes
+		}
 		for _, c := range []struct {
 			name   string
 			ctx    context.Context
@@ -93,8 +97,8 @@ func TestWriteFails(t *testing.T) {
 			want   error
 		}{
 			{"it exists", t.Context(), memfs.New(memfs.Options{}), true, 1, fs.ErrExist},
-			{"no room", t.Context(), memfs.New(memfs.Options{Limit: 100_000}), false, 1, nil},
-			{"no room for the second shard", t.Context(), memfs.New(memfs.Options{Limit: 700_000}), false, 2, nil},
+			{"no room", t.Context(), memfs.New(memfs.Options{Limit: total / 4}), false, 1, nil},
+			{"no room for the second shard", t.Context(), memfs.New(memfs.Options{Limit: total * 3 / 4}), false, 2, nil},
 			{"canceled", canceled, memfs.New(memfs.Options{}), false, 2, context.Canceled},
 			{"shards", t.Context(), memfs.New(memfs.Options{}), false, 100_000, synthckpt.ErrOptions},
 		} {
