@@ -56,7 +56,17 @@ func TestOpenSystemChooses(t *testing.T) {
 		t.Errorf("ring: got %v, want it exactly where OpenRing works", err)
 	}
 	if err == nil {
-		s.Close()
+		defer s.Close()
+		for fsys, least := range map[layout.FS]int64{s: 0, openSystem(t, layout.SystemOptions{}): 256 << 10} {
+			f := openDirect(t, fsys, path)
+			small := pread
+			if least == 0 {
+				small = layout.EngineRing
+			}
+			if layout.LeastCarried(f) != least || layout.EngineFor(f, 256<<10) != layout.EngineRing || layout.EngineFor(f, 256<<10-1) != small {
+				t.Errorf("got reads carried from %d bytes on, smaller ones by %q, want %d and %q", layout.LeastCarried(f), layout.EngineFor(f, 256<<10-1), least, small)
+			}
+		}
 	}
 }
 

@@ -15,8 +15,12 @@ import (
 // counted counts what the readers of a file are asked, and by how many.
 type counted struct {
 	layout.File
-	n *counts
+	n     *counts
+	least int64
 }
+
+// LeastCarried is from how many bytes on the file's Reader is said to pay.
+func (c counted) LeastCarried() int64 { return c.least }
 
 type counts struct {
 	mu                     sync.Mutex
@@ -58,7 +62,7 @@ func (r *countedReader) Wait() (tag, n int, err error) {
 func counting(n *counts) func(layout.Source) layout.Source {
 	return func(s layout.Source) layout.Source {
 		for i := range s.Lanes() {
-			s.Lanes()[i].File = counted{s.Lanes()[i].File, n}
+			s.Lanes()[i].File = counted{File: s.Lanes()[i].File, n: n}
 		}
 		return s
 	}
@@ -261,6 +265,34 @@ func TestReadersWithLittleRoom(t *testing.T) {
 			in.await(6)
 			if took := time.Since(start); took != 10*ms {
 				t.Errorf("room for %d: got all after %v, want 10ms", room, took)
+			}
+			r.close()
+		})
+	}
+}
+
+// Records smaller than what a Reader pays for are read by a worker each.
+func TestSmallRecordsAreReadOneAtATime(t *testing.T) {
+	const bytes = 8192
+	for least, want := range map[int64]int{bytes: 3, bytes + 1: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			var n counts
+			r := newRig(t, rigOptions{model: readable, bytes: bytes, wrap: func(s layout.Source) layout.Source {
+				s = counting(&n)(s)
+				for i, lane := range s.Lanes() {
+					file := lane.File.(counted)
+					file.least = least
+					s.Lanes()[i].File = file
+				}
+				return s
+			}, Options: Options{Depth: 3}})
+			in := &inbox{rig: r}
+			for e := range 3 {
+				r.p.Demand(eid(0, e), e, in)
+			}
+			in.await(3)
+			if n.starts != want {
+				t.Errorf("readers pay from %d bytes on: got %d reads by them, want %d", least, n.starts, want)
 			}
 			r.close()
 		})
