@@ -65,5 +65,13 @@ func provesDirectWrites(d, plain *os.File, size int64) bool {
 	return n == len(p) && err == nil
 }
 
+// startWriteback asks the kernel to begin to write what is dirty of a file, without
+// waiting. It is advice: a failure costs time only.
+func startWriteback(f WriteFile) {
+	if plain, ok := f.(*os.File); ok {
+		_ = unix.SyncFileRange(int(plain.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+	}
+}
+
 // directRefused reports whether an error means that direct writes do not work.
 func directRefused(err error) bool { return refused(err) }
