@@ -11,7 +11,7 @@ import (
 
 type synthCheckpointCmd struct {
 	Family  string `required:"" help:"The family; synth families lists them." placeholder:"NAME"`
-	Out     string `required:"" short:"o" help:"What to write, which must not exist: a file ending in .gguf, or a folder for safetensors." placeholder:"PATH"`
+	Out     string `short:"o" help:"What to write, which must not exist: a file ending in .gguf, or a folder for safetensors; without it, one in the working folder, named after the family and the seed." placeholder:"PATH"`
 	Format  string `help:"gguf or safetensors; without it GGUF, if the family has that form." enum:"gguf,safetensors," default:"" placeholder:"FORMAT"`
 	Layers  int    `help:"Blocks of the model, without those that predict further tokens (${default})." default:"4" placeholder:"N"`
 	Experts int    `help:"Routed experts of a layer (${default})." default:"8" placeholder:"N"`
@@ -55,6 +55,12 @@ func (c *synthCheckpointCmd) Run(ctx context.Context, a *app) error {
 	}
 	if c.Shards < 1 {
 		return usagef("--shards %d: want 1 or more", c.Shards)
+	}
+	if c.Out == "" {
+		c.Out = fmt.Sprintf("%s-%d", c.Family, c.Seed)
+		if model.Format == synthckpt.GGUF {
+			c.Out += ".gguf"
+		}
 	}
 	bar := a.progress("writing", inBytes)
 	report, err := model.Write(ctx, synthckpt.Target{Out: c.Out, Shards: c.Shards, Progress: bar.set})

@@ -48,6 +48,26 @@ func TestSynthCheckpointFormat(t *testing.T) {
 	}
 }
 
+// Without --out what is made lies in the working folder, under a name that tells it.
+func TestSynthNamesWhatItMakes(t *testing.T) {
+	model, err := filepath.Abs(modelFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"mixtral-3.gguf", []string{"checkpoint", "--family", "mixtral", "--seed", "3"}},
+		{"qwen3-moe-fp8-1", []string{"checkpoint", "--family", "qwen3-moe-fp8"}},
+		{"tinymoe-q8_0-wide-2x1.gguf", []string{"widen", model, "--width", "2", "--ffn", "1"}},
+	} {
+		succeed(t, append([]string{"synth"}, c.args...)...)
+		succeed(t, "layout", "inspect", c.want)
+	}
+}
+
 func TestSynthCheckpointErrors(t *testing.T) {
 	dir := t.TempDir()
 	there := filepath.Join(dir, "there.gguf")

@@ -20,7 +20,7 @@ type synthWidenCmd struct {
 	Model string `arg:"" help:"The small model: a GGUF file, or any shard of a split one. It stays as it is."`
 	Width int    `required:"" help:"Factor of the residual stream, a power of two." placeholder:"R"`
 	FFN   int    `required:"" name:"ffn" help:"Factor of the inner width of experts and dense blocks, a power of two." placeholder:"S"`
-	Out   string `required:"" short:"o" help:"The GGUF file to write, which must not exist." placeholder:"FILE"`
+	Out   string `short:"o" help:"The GGUF file to write, which must not exist; without it, one in the working folder, named after the model and the factors." placeholder:"FILE"`
 }
 
 func (synthWidenCmd) Help() string {
@@ -61,6 +61,10 @@ func (c *synthWidenCmd) Run(ctx context.Context, a *app) error {
 		return usageError{message(ctx, err)}
 	case err != nil:
 		return err
+	}
+	if c.Out == "" {
+		name := strings.TrimSuffix(filepath.Base(c.Model), ".gguf")
+		c.Out = fmt.Sprintf("%s-wide-%dx%d.gguf", name, c.Width, c.FFN)
 	}
 	if err := c.checkTarget(a, fsys, plan); err != nil {
 		return err
