@@ -73,16 +73,25 @@ func (f *FS) addLocked(op, name string, n *node) error {
 	return nil
 }
 
-// Open opens a file; see Options.Align for mode Direct.
-func (f *FS) Open(name string, mode layout.Mode) (layout.File, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// fileLocked finds what is to be opened.
+func (f *FS) fileLocked(name string) (*node, error) {
 	n := f.findLocked(filepath.Clean(name))
 	switch {
 	case n == nil:
 		return nil, pathError("open", name, fs.ErrNotExist)
 	case n.dir:
 		return nil, pathError("open", name, fmt.Errorf("not a regular file"))
+	}
+	return n, nil
+}
+
+// Open opens a file; see Options.Align for mode Direct.
+func (f *FS) Open(name string, mode layout.Mode) (layout.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, err := f.fileLocked(name)
+	if err != nil {
+		return nil, err
 	}
 	file := &readFile{fs: f, node: n, name: name}
 	if mode == layout.Direct {

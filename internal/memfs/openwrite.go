@@ -1,12 +1,6 @@
 package memfs
 
-import (
-	"fmt"
-	"io/fs"
-	"path/filepath"
-
-	"outrider/layout"
-)
+import "outrider/layout"
 
 var _ layout.ResumeFS = (*FS)(nil)
 
@@ -14,12 +8,9 @@ var _ layout.ResumeFS = (*FS)(nil)
 func (f *FS) OpenWrite(name string) (layout.WriteFile, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := f.findLocked(filepath.Clean(name))
-	switch {
-	case n == nil:
-		return nil, pathError("open", name, fs.ErrNotExist)
-	case n.dir:
-		return nil, pathError("open", name, fmt.Errorf("not a regular file"))
+	n, err := f.fileLocked(name)
+	if err != nil {
+		return nil, err
 	}
 	return &writeFile{fs: f, node: n, name: name}, nil
 }
