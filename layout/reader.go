@@ -52,3 +52,14 @@ func NewReader(files ...File) Reader {
 	}
 	return nil
 }
+
+// NewDeepReader is NewReader for so many reads under way at once: nil also where there is
+// no room for them.
+func NewDeepReader(reads int, files ...File) Reader {
+	r := NewReader(files...)
+	if r != nil && r.Room() < reads {
+		_ = r.Close() // nothing was read
+		return nil
+	}
+	return r
+}

@@ -104,10 +104,11 @@ const (
 // the method; one that has no Reader is read by pread, whatever it forwards.
 func Engine(f File) string {
 	if e, ok := f.(interface{ Engine() string }); ok {
-		if _, multi := f.(MultiFile); !multi && e.Engine() == EngineRing {
+		engine := e.Engine()
+		if _, multi := f.(MultiFile); !multi && engine == EngineRing {
 			return EnginePread
 		}
-		return e.Engine()
+		return engine
 	}
 	if f.Direct() == (Alignment{}) {
 		return EngineBuffered

@@ -80,15 +80,14 @@ func (p *Prefetcher) carries(l *lane) bool {
 
 // newReader makes a reader of the lane's files, nil if there is none for all of them.
 func (l *lane) newReader() (r layout.Reader) {
-	defer func() {
-		if recover() != nil {
-			r = nil
-		}
-	}()
+	files := []layout.File{l.File}
 	if l.Copies != nil {
-		return layout.NewReader(l.File, l.Copies)
+		files = append(files, l.Copies)
 	}
-	return layout.NewReader(l.File)
+	if safely(func() { r = layout.NewReader(files...) }) != nil {
+		return nil
+	}
+	return r
 }
 
 // begin asks for what the op wants: it is carried from then on, or done.

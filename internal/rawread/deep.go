@@ -17,12 +17,7 @@ func readerFor(lanes []layout.Lane, reads int) layout.Reader {
 	if len(files) == 0 {
 		return nil
 	}
-	r := layout.NewReader(files...)
-	if r != nil && r.Room() < reads {
-		_ = r.Close() // nothing was read
-		return nil
-	}
-	return r
+	return layout.NewDeepReader(reads, files...)
 }
 
 // deep is one goroutine that has a read under way into each buffer.

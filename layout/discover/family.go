@@ -1,6 +1,10 @@
 package discover
 
-import "strings"
+import (
+	"strings"
+
+	"outrider/layout"
+)
 
 // kind is an architecture as families are written: "Qwen3_MoE" is "qwen3-moe".
 func kind(architecture string) string {
@@ -29,7 +33,7 @@ func (f *finder) family() string {
 	g := f.layers[0].groups[0]
 	t := f.tensor(g.members[0])
 	if !g.stacked() {
-		return "like " + t.Name[:g.from] + "{expert}" + t.Name[g.to:]
+		return "like " + t.Name[:g.from] + layout.ExpertMark + t.Name[g.to:]
 	}
 	return "like " + t.Name
 }

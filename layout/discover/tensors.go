@@ -111,7 +111,7 @@ func (f *finder) listedTensor(l *layerGroups, g *group) (layout.ExpertTensor, er
 	sample := f.tensor(g.members[0]).Name
 	return layout.ExpertTensor{
 		Projection: layout.Projection{Type: first.Type, Dims: orOne(slices.Clone(first.Dims)), Bytes: first.Bytes},
-		Source:     sample[:g.from] + "{expert}" + sample[g.to:], SourceDims: first.Dims, Each: each,
+		Source:     sample[:g.from] + layout.ExpertMark + sample[g.to:], SourceDims: first.Dims, Each: each,
 	}, nil
 }
 

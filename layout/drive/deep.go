@@ -9,17 +9,6 @@ import (
 	"outrider/layout"
 )
 
-// several is a Reader of the file that has so many reads under way at once; nil where
-// there is none, so that each needs a worker.
-func (r *reader) several(depth int) layout.Reader {
-	several := layout.NewReader(r.file)
-	if several != nil && several.Room() < depth {
-		_ = several.Close() // nothing was read
-		return nil
-	}
-	return several
-}
-
 // flight is a buffer and the read that goes into it.
 type flight struct {
 	buf    [1][]byte
@@ -39,28 +28,28 @@ func (r *reader) deep(ctx context.Context, several layout.Reader, depth int, beg
 	}()
 	defer several.Close()
 	random := rand.New(rand.NewPCG(shuffleSeed^r.seed, 0))
-	places, flying := make([]flight, depth), 0
+	flights, flying := make([]flight, depth), 0
 	start := func(i int) {
-		p := &places[i]
-		p.off, p.poison = random.Int64N((r.bytes-r.block)/r.step+1)*r.step, random.Uint64()
-		mark(p.buf[0], p.poison)
-		p.began = time.Now()
-		several.Start(r.file, i, p.buf[:], p.off)
+		f := &flights[i]
+		f.off, f.poison = random.Int64N((r.bytes-r.block)/r.step+1)*r.step, random.Uint64()
+		mark(f.buf[0], f.poison)
+		f.began = time.Now()
+		several.Start(r.file, i, f.buf[:], f.off)
 		flying++
 	}
-	for i := range places {
-		places[i].buf[0] = r.buffers[i*int(r.block):][:r.block:r.block]
+	for i := range flights {
+		flights[i].buf[0] = r.buffer(i)
 		start(i)
 	}
 	for flying > 0 {
 		i, n, err := several.Wait()
-		p, now := &places[i], time.Now()
+		f, now := &flights[i], time.Now()
 		flying--
-		if err := r.judge(p.buf[0], p.off, p.poison, n, err); err != nil {
+		if err := r.judge(f.buf[0], f.off, f.poison, n, err); err != nil {
 			return nil, err
 		}
-		reads = append(reads, done{end: now.Sub(began), took: now.Sub(p.began)})
-		if p.reads++; ctx.Err() == nil && (p.reads < minReads || now.Sub(began) < slice) {
+		reads = append(reads, done{end: now.Sub(began), took: now.Sub(f.began)})
+		if f.reads++; ctx.Err() == nil && (f.reads < minReads || now.Sub(began) < slice) {
 			start(i)
 		}
 	}

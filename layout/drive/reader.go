@@ -37,7 +37,7 @@ type done struct {
 func (r *reader) read(ctx context.Context, slice time.Duration) (sample, error) {
 	depth := len(r.buffers) / int(r.block)
 	reads := make([][]done, depth)
-	several := r.several(depth)
+	several := layout.NewDeepReader(depth, r.file)
 	cpu, began := cpuTime(), time.Now()
 	group, ctx := errgroup.WithContext(ctx)
 	if several != nil {
@@ -45,16 +45,13 @@ func (r *reader) read(ctx context.Context, slice time.Duration) (sample, error) 
 			reads[0], err = r.deep(ctx, several, depth, began, slice)
 			return err
 		})
-	}
-	for i := range depth {
-		if several != nil {
-			break
+	} else {
+		for i := range depth {
+			group.Go(func() (err error) {
+				reads[i], err = r.work(ctx, uint64(i), r.buffer(i), began, slice)
+				return err
+			})
 		}
-		buf := r.buffers[i*int(r.block):][:r.block:r.block]
-		group.Go(func() (err error) {
-			reads[i], err = r.work(ctx, uint64(i), buf, began, slice)
-			return err
-		})
 	}
 	err := group.Wait()
 	cpu = cpuTime() - cpu
@@ -63,6 +60,9 @@ func (r *reader) read(ctx context.Context, slice time.Duration) (sample, error) 
 	}
 	return sampleOf(slices.Concat(reads...), r.block, depth, cpu), nil
 }
+
+// buffer is the i-th that blocks are read into.
+func (r *reader) buffer(i int) []byte { return r.buffers[i*int(r.block):][:r.block:r.block] }
 
 // work reads into one buffer until the slice ends. A panic of a file becomes an
 // error: in a worker it would end the process.

@@ -2,7 +2,6 @@ package gguf
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"outrider/layout"
@@ -108,6 +107,3 @@ func (f *File) Architecture() string {
 // ArchMeta looks up a value under the architecture's prefix:
 // ArchMeta("expert_count") is Meta("qwen3moe.expert_count").
 func (f *File) ArchMeta(key string) (Value, bool) { return f.Meta(f.Architecture() + "." + key) }
-
-// sortedNames is used where a message or a walk must not depend on map order.
-func sortedNames[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
