@@ -2,9 +2,7 @@ package layout
 
 import "sync/atomic"
 
-// workMemory is the buffers of several workers, outside of Go's heap and in huge
-// pages where the system has them: devices are read and written around the page
-// cache more than twice as fast from there, at less processor time.
+// workMemory is the buffers of several workers, of DirectMemory.
 type workMemory struct {
 	list [][]byte
 	free func() error // nil: the garbage collector does
@@ -15,14 +13,11 @@ type workMemory struct {
 // of align.
 func newWorkMemory(n int, bytes, align int64) *workMemory {
 	bytes = alignUp(bytes, align)
-	m := new(workMemory)
-	var all []byte
-	if align <= MaxAlign {
-		all, m.free = mapMemory(int64(n) * bytes)
+	all, free, err := DirectMemory(int64(n)*bytes, align)
+	if err != nil {
+		all, free = alignedBuffer(int64(n)*bytes, align), nil
 	}
-	if all == nil {
-		all = alignedBuffer(int64(n)*bytes, align)
-	}
+	m := &workMemory{free: free}
 	for at := int64(0); at < int64(len(all)); at += bytes {
 		m.list = append(m.list, all[at:at+bytes:at+bytes])
 	}

@@ -1,14 +1,16 @@
 package rawread
 
-import "fmt"
+import (
+	"fmt"
 
-// Buffers are what a run reads into, one for each worker. They start on a page,
-// lie outside of Go's heap and in huge pages where the system has them: a drive is
-// read much faster into those, at less CPU, and without them a raw reader would be
-// slower than what it is the measure of. Several runs may use them, one at a time.
+	"outrider/layout"
+)
+
+// Buffers are what a run reads into, one for each worker, of layout.DirectMemory: without
+// it a raw reader would be slower than what it is the measure of. Several runs may use them, one at a time.
 type Buffers struct {
 	list [][]byte
-	free func() error // nil: the garbage collector does
+	free func() error // nil: it is closed
 }
 
 // NewBuffers makes n buffers of so many bytes each, which are in memory already.
@@ -18,7 +20,7 @@ func NewBuffers(n int, bytes int64) (*Buffers, error) {
 		return nil, fmt.Errorf("rawread: %d buffers of %d bytes, want 1 to %d of a multiple of %d, %d bytes together at most",
 			n, bytes, maxWorkers, minBlock, int64(maxBuffers))
 	}
-	memory, free, err := allocate(int64(n) * bytes)
+	memory, free, err := layout.DirectMemory(int64(n)*bytes, largestAlign)
 	if err != nil {
 		return nil, fmt.Errorf("rawread: buffers: %w: take fewer or smaller ones", err)
 	}
@@ -29,6 +31,9 @@ func NewBuffers(n int, bytes int64) (*Buffers, error) {
 	}
 	return b, nil
 }
+
+// largestAlign is more than any drive asks for.
+const largestAlign = 64 << 10
 
 // fit reports whether so many workers can read blocks of that many bytes.
 func (b *Buffers) fit(workers int, block int64) bool {

@@ -109,6 +109,7 @@ func TestLoadDoesNotWaitForAPipe(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
+	const hugeBytes = 2 << 20
 	m, err := newMemory(5 << 20)
 	if err != nil {
 		t.Fatal(err)
