@@ -23,6 +23,7 @@ type counted struct {
 func (c counted) LeastCarried() int64 { return c.least }
 
 type counts struct {
+	gate                   chan struct{} // reads begin once it is closed; nil: at once
 	mu                     sync.Mutex
 	readers, starts, waits int
 	first                  int // started before the first wait
@@ -39,6 +40,9 @@ type countedReader struct {
 }
 
 func (r *countedReader) Start(f layout.File, tag int, bufs [][]byte, off int64) {
+	if r.n.gate != nil {
+		<-r.n.gate
+	}
 	r.n.mu.Lock()
 	if !r.used {
 		r.used = true
@@ -75,13 +79,14 @@ var readable = device.Model{Latency: 10 * ms, Several: true}
 func TestOneWorkerCarriesABatch(t *testing.T) {
 	for _, depth := range []int{1, 3, 8} {
 		synctest.Test(t, func(t *testing.T) {
-			var n counts
+			n := counts{gate: make(chan struct{})} // or the first is waited for before the last is asked
 			r := newRig(t, rigOptions{model: readable, sums: device.Unsummed, wrap: counting(&n), Options: Options{Depth: depth}})
 			synctest.Wait()
 			in, start := &inbox{rig: r, blind: true}, time.Now()
 			for e := range 6 {
 				r.p.Demand(eid(e%4, e), e, in) // no neighbours
 			}
+			close(n.gate)
 			in.await(6)
 			if n.readers != 1 || n.starts != 6 || n.waits != 6 || n.first != min(depth, 6) {
 				t.Errorf("depth %d: got %d reads and %d waits by %d workers, %d before the first wait, want 6 by one worker, %d", depth, n.starts, n.waits, n.readers, n.first, min(depth, 6))
@@ -133,7 +138,7 @@ func TestChecksAreSharedOut(t *testing.T) {
 		want  int
 	}{{device.Unsummed, longCheck, 1}, {device.Summed, longCheck / 2, 1}, {device.Summed, longCheck, cores}} {
 		synctest.Test(t, func(t *testing.T) {
-			var n counts
+			n := counts{gate: make(chan struct{})}
 			r := newRig(t, rigOptions{model: readable, sums: tt.sums, bytes: tt.bytes, wrap: counting(&n), Options: Options{Depth: 6}})
 			r.p.mu.Lock()
 			r.p.cores = cores
@@ -143,6 +148,7 @@ func TestChecksAreSharedOut(t *testing.T) {
 			for e := range 6 {
 				r.p.Demand(eid(e%4, e), e, in)
 			}
+			close(n.gate)
 			in.await(6)
 			if took := time.Since(start); took != 10*ms || n.readers != tt.want {
 				t.Errorf("%+v: got %d workers and all after %v, want 10ms", tt, n.readers, took)
