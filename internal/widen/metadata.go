@@ -27,16 +27,8 @@ var sized = map[string]side{
 // written out that readers would work out from the stream's width.
 func (p *Plan) metadata() error {
 	prefix := p.file.Architecture() + "."
-	for _, key := range p.file.Keys() {
-		value, _ := p.file.Meta(key)
-		if strings.HasPrefix(key, "split.") {
-			continue // one file comes out
-		}
-		if key == "general.alignment" {
-			n, _ := value.Uint() // checked when the file was opened
-			p.align = uint32(n)
-			continue
-		}
+	p.align = p.file.Align()
+	for key, value := range p.file.ModelMeta() { // of one file: no split.*
 		var setTo any = value
 		if name, ours := strings.CutPrefix(key, prefix); ours && p.factor(sized[name]) > 1 {
 			var err error

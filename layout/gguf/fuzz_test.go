@@ -1,6 +1,7 @@
 package gguf_test
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -77,6 +78,32 @@ func FuzzOpenShards(f *testing.F) {
 	})
 }
 
+// checkMerged: what could be opened has one header, that of a file with its tensors.
+func checkMerged(t *testing.T, file *gguf.File) {
+	t.Helper()
+	whole, err := file.Merged()
+	if file.BigEndian() {
+		if !errors.Is(err, gguf.ErrVersion) {
+			t.Fatalf("got %v, want %v", err, gguf.ErrVersion)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	align := int(cmp.Or(file.Align(), 32))
+	for _, ts := range file.Tensors() {
+		whole = append(whole, make([]byte, (int(ts.Bytes)+align-1)/align*align)...)
+	}
+	merged, err := gguf.Open(&memfs.ReadOnly{Files: map[string][]byte{"m.gguf": whole}}, "m.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := len(merged.Tensors()), len(file.Tensors()); got != want {
+		t.Fatalf("got %d tensors, want %d", got, want)
+	}
+}
+
 // fuzzOpen opens and checks what may be a checkpoint; nil if it is none.
 func fuzzOpen(t *testing.T, fsys layout.FS, path string) *gguf.File {
 	t.Helper()
@@ -91,6 +118,7 @@ func fuzzOpen(t *testing.T, fsys layout.FS, path string) *gguf.File {
 		return nil
 	}
 	decodeAll(file)
+	checkMerged(t, file)
 	for _, ts := range file.Tensors() {
 		if end := ts.Offset + ts.Bytes; ts.Offset < 0 || ts.Bytes < 1 || end > file.Shards()[ts.Shard].Size {
 			t.Fatalf("tensor %q lies at %d to %d of %d", ts.Name, ts.Offset, end, file.Shards()[ts.Shard].Size)

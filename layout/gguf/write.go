@@ -82,3 +82,14 @@ func (w *Writer) WriteTo(out io.Writer) (int64, error) {
 	}
 	return w.writeFile(out, w.kvs, tensors)
 }
+
+// Header is what WriteTo writes before the tensor data, padding included: for those
+// who give an engine the metadata and place the tensors' bytes themselves. No
+// tensor's function is called.
+func (w *Writer) Header() ([]byte, error) {
+	tensors, err := w.check()
+	if err != nil {
+		return nil, err
+	}
+	return w.header(w.kvs, tensors)
+}

@@ -117,7 +117,7 @@ func orderOf(big bool) byteOrder {
 	return binary.LittleEndian
 }
 
-// header is all that stands before the tensor data but for the padding.
+// header is all that stands before the tensor data.
 func (w *Writer) header(kvs []writerKey, tensors []writerTensor) ([]byte, error) {
 	if w.Align != 0 {
 		kvs = append(kvs[:len(kvs):len(kvs)], writerKey{keyAlignment, w.Align})
@@ -144,5 +144,5 @@ func (w *Writer) header(kvs []writerKey, tensors []writerTensor) ([]byte, error)
 	if len(b) > maxHeaderBytes && !w.Unchecked {
 		return nil, fmt.Errorf("gguf: write: a header of %d bytes, the limit is %d", len(b), maxHeaderBytes)
 	}
-	return b, nil
+	return append(b, make([]byte, (w.align()-int64(len(b))%w.align())%w.align())...), nil
 }
