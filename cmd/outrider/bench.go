@@ -7,13 +7,14 @@ import (
 	"io"
 	"time"
 
+	"outrider/internal/amount"
 	"outrider/internal/iobench"
 	"outrider/layout"
 )
 
 type benchCmd struct {
 	Dir     string          `help:"Where the files to read are made and removed again; default: the system's folder for temporary files." placeholder:"DIR"`
-	Size    amount          `help:"Of those files together (${default})." default:"2GiB" placeholder:"BYTES"`
+	Size    amount.Amount   `help:"Of those files together (${default})." default:"2GiB" placeholder:"BYTES"`
 	Seconds int             `help:"About how long is measured, besides making the files (${default})." default:"60" placeholder:"N"`
 	Store   string          `help:"Read a store, or a checkpoint in place, instead; nothing is written then." placeholder:"STORE"`
 	Batches []iobench.Batch `help:"What a layer asks for at once: experts and their size (${default})." default:"8x4MiB,8x1MiB,6x256KiB" placeholder:"BATCH"`
@@ -53,7 +54,7 @@ func (c *benchCmd) Run(ctx context.Context, a *app) (err error) {
 	if c.Seconds < leastSeconds || c.Seconds > int(time.Hour/time.Second) {
 		return usagef("--seconds is %d, want 1 to 3600", c.Seconds)
 	}
-	if c.Size.bytes <= 0 {
+	if c.Size.Bytes <= 0 {
 		return usagef("--size is a share, want bytes such as 2GiB")
 	}
 	system, err := openEngine(c.Engine)
@@ -102,7 +103,7 @@ func (c *benchCmd) targets(ctx context.Context, a *app) ([]*iobench.Target, func
 		}
 		return []*iobench.Target{t}, nothing, nil
 	}
-	stores, err := iobench.Plan(iobench.StoresOptions{Batches: c.Batches, Bytes: c.Size.bytes, Dir: c.Dir})
+	stores, err := iobench.Plan(iobench.StoresOptions{Batches: c.Batches, Bytes: c.Size.Bytes, Dir: c.Dir})
 	switch {
 	case errors.Is(err, iobench.ErrTooSmall):
 		return nil, nil, usagef("--size: %v", err)

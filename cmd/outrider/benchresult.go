@@ -7,53 +7,54 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"outrider/internal/iobench"
+	"outrider/internal/tables"
 )
 
 // writeBench prints what was measured for people.
 func writeBench(w io.Writer, r *iobench.Result) {
-	g := newGrid("arm", "of raw", "spread", "MB/s", "p50 µs", "p99 µs", "p99.9 µs", "CPU s/GiB", "CPU ÷ raw", "allocs/op", "ops")
+	g := tables.NewGrid("arm", "of raw", "spread", "MB/s", "p50 µs", "p99 µs", "p99.9 µs", "CPU s/GiB", "CPU ÷ raw", "allocs/op", "ops")
 	for _, b := range r.Raw.Blocks {
-		g.add(fmt.Sprintf("raw %s, depth %d", bytesText(b.BlockBytes), b.Depth), "-",
+		g.Add(fmt.Sprintf("raw %s, depth %d", bytesText(b.BlockBytes), b.Depth), "-",
 			fmt.Sprintf("%.0f-%.0f", b.LeastBytesPerSecond/1e6, b.MostBytesPerSecond/1e6),
 			fmt.Sprintf("%.0f", b.BytesPerSecond/1e6), "-", "-", "-", fmt.Sprintf("%.4f", b.CPUSecondsOfGiB), "-", "-", "-")
 	}
 	for _, row := range r.Rows {
 		if row.Writes == nil && row.Ops > 0 && row.P50 != nil {
-			g.add(row.Name, figure("%.1f %%", row.ShareOfRaw, 100), spreadText(row), figure("%.0f", row.BytesPerSecond, 1e-6),
+			g.Add(row.Name, figure("%.1f %%", row.ShareOfRaw, 100), spreadText(row), figure("%.0f", row.BytesPerSecond, 1e-6),
 				micros(row.P50), micros(row.P99), micros(row.P999),
 				figure("%.4f", row.CPUSecondsOfGiB, 1), figure("%.2f", row.CPUOverRaw, 1), figure("%.2f", row.AllocsPerOp, 1), humanize.Comma(row.Ops))
 		}
 	}
-	g.writeTo(w)
+	g.Print(w)
 	fmt.Fprintln(w)
-	benchFields(r).writeTo(w)
+	benchFields(r).Print(w)
 	for _, text := range r.Warnings {
 		fmt.Fprintf(w, "\nwarning: %s\n", text)
 	}
 }
 
 // benchFields are what the table leaves out.
-func benchFields(r *iobench.Result) *fields {
-	f := &fields{}
-	f.add("raw reader", "%s; %.0f MB/s at best, with blocks of %s", r.Raw.Reader, r.RawBytesPerSecond/1e6, bytesText(r.Raw.BlockBytes))
-	f.add("first arm again", "%.0f MB/s, %.2f of its median", r.Raw.Again/1e6, r.Raw.Drift)
+func benchFields(r *iobench.Result) *tables.Fields {
+	f := &tables.Fields{}
+	f.Add("raw reader", "%s; %.0f MB/s at best, with blocks of %s", r.Raw.Reader, r.RawBytesPerSecond/1e6, bytesText(r.Raw.BlockBytes))
+	f.Add("first arm again", "%.0f MB/s, %.2f of its median", r.Raw.Again/1e6, r.Raw.Drift)
 	reads := directText(r.Direct)
 	if r.Fallback != "" {
 		reads += ": " + r.Fallback
 	}
-	f.add("reads", "%s, by %s", reads, r.Engine)
-	f.add("rounds", "%d", r.Rounds)
-	f.add("copies", "%d of %d projections had bytes that were not read to where they were lent", r.Copies.Copied, r.Copies.Checked)
+	f.Add("reads", "%s, by %s", reads, r.Engine)
+	f.Add("rounds", "%d", r.Rounds)
+	f.Add("copies", "%d of %d projections had bytes that were not read to where they were lent", r.Copies.Copied, r.Copies.Checked)
 	if r.Residue.Share != nil {
-		f.add("page cache", "holds %s of the files, %.2f %% of what the arms read", bytesText(*r.Residue.Bytes), 100**r.Residue.Share)
+		f.Add("page cache", "holds %s of the files, %.2f %% of what the arms read", bytesText(*r.Residue.Bytes), 100**r.Residue.Share)
 	}
 	for _, row := range r.Rows {
 		switch {
 		case row.Writes != nil:
-			f.add("written", "%s to drives, %s by %s calls, in %s uses", humanize.Comma(row.Writes.DriveBytes)+" bytes",
+			f.Add("written", "%s to drives, %s by %s calls, in %s uses", humanize.Comma(row.Writes.DriveBytes)+" bytes",
 				humanize.Comma(row.Writes.CallBytes)+" bytes", humanize.Comma(row.Writes.Calls), humanize.Comma(row.Writes.Uses))
 		case row.P99OverAlone != nil:
-			f.add("speculation", "makes the p99 of a demand %.2f times that without", *row.P99OverAlone)
+			f.Add("speculation", "makes the p99 of a demand %.2f times that without", *row.P99OverAlone)
 		}
 	}
 	return f

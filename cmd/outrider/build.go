@@ -7,22 +7,23 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"outrider/internal/amount"
 	"outrider/layout"
 	"outrider/layout/drive"
 )
 
 type buildCmd struct {
-	Checkpoint        string     `arg:"" help:"${checkpoint} It stays as it is."`
-	Out               string     `required:"" help:"Folder of the store. It must not exist." placeholder:"DIR"`
-	DryRun            bool       `help:"Only tell what would be built, what it takes of each device, and about how long. Nothing is written; what holds the checkpoint is measured by reading, for other devices give --probe."`
-	Resume            bool       `help:"Go on with what a killed build of the same checkpoint and options left behind; with nothing there, begin anew. If this call is interrupted, it leaves that to go on with."`
-	Lane              []laneFlag `help:"A file of the store, or a folder for one, on a device of its own; a weight says how much of the store it gets beside the other lanes. Once for each lane; none means one lane in DIR. Several without any weight are weighed by a short measurement." placeholder:"PATH[:WEIGHT]" sep:"none"`
-	Probe             []string   `help:"Weigh the lanes by what \"outrider probe --save\" saved of their folders or devices, instead of measuring; --dry-run takes its times from there. Once for each file." placeholder:"FILE" sep:"none"`
-	EqualLanes        bool       `help:"Weigh all lanes alike, without measuring."`
-	Copies            amount     `help:"Keep second copies of the hottest records on another lane, in so much space: a share of the experts' bytes such as 5%, or bytes such as 2GiB. Hot is what --trace uses often; without it copies spread evenly over the layers." placeholder:"SPACE"`
-	Trace             string     `help:"Put experts that this routing trace uses together beside each other." placeholder:"FILE"`
-	Align             int64      `help:"Alignment of records in bytes, a power of two from 512 to 2 MiB; 0 means the largest up to 4096 that pads at most 1 %." default:"0" placeholder:"N"`
-	DiscardUnfinished bool       `help:"Remove what a killed build of the same store left behind."`
+	Checkpoint        string        `arg:"" help:"${checkpoint} It stays as it is."`
+	Out               string        `required:"" help:"Folder of the store. It must not exist." placeholder:"DIR"`
+	DryRun            bool          `help:"Only tell what would be built, what it takes of each device, and about how long. Nothing is written; what holds the checkpoint is measured by reading, for other devices give --probe."`
+	Resume            bool          `help:"Go on with what a killed build of the same checkpoint and options left behind; with nothing there, begin anew. If this call is interrupted, it leaves that to go on with."`
+	Lane              []laneFlag    `help:"A file of the store, or a folder for one, on a device of its own; a weight says how much of the store it gets beside the other lanes. Once for each lane; none means one lane in DIR. Several without any weight are weighed by a short measurement." placeholder:"PATH[:WEIGHT]" sep:"none"`
+	Probe             []string      `help:"Weigh the lanes by what \"outrider probe --save\" saved of their folders or devices, instead of measuring; --dry-run takes its times from there. Once for each file." placeholder:"FILE" sep:"none"`
+	EqualLanes        bool          `help:"Weigh all lanes alike, without measuring."`
+	Copies            amount.Amount `help:"Keep second copies of the hottest records on another lane, in so much space: a share of the experts' bytes such as 5%, or bytes such as 2GiB. Hot is what --trace uses often; without it copies spread evenly over the layers." placeholder:"SPACE"`
+	Trace             string        `help:"Put experts that this routing trace uses together beside each other." placeholder:"FILE"`
+	Align             int64         `help:"Alignment of records in bytes, a power of two from 512 to 2 MiB; 0 means the largest up to 4096 that pads at most 1 %." default:"0" placeholder:"N"`
+	DiscardUnfinished bool          `help:"Remove what a killed build of the same store left behind."`
 	readingFlags
 }
 
@@ -99,8 +100,8 @@ func unfinished(err error) error {
 // plan works out the store. It also returns where the lanes' weights come from.
 func (c *buildCmd) plan(ctx context.Context, a *app, fsys layout.WriteFS, cp *layout.Checkpoint) (*layout.Plan, string, error) {
 	options := layout.PlanOptions{Align: c.Align}
-	if c.Copies != (amount{}) {
-		options.Copies.Bytes = c.Copies.of(expertBytes(cp))
+	if c.Copies != (amount.Amount{}) {
+		options.Copies.Bytes = c.Copies.Of(expertBytes(cp))
 	}
 	var err error
 	if options.Lanes, err = c.lanes(fsys); err != nil {

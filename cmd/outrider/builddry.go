@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"outrider/internal/tables"
 	"outrider/layout"
 	"outrider/layout/drive"
 )
@@ -146,37 +147,37 @@ func readingProfile(ctx context.Context, fsys layout.FS, cp *layout.Checkpoint, 
 }
 
 func (p *plannedStore) writeTo(w io.Writer) {
-	var f fields
-	f.add("store", "%s, not written: this is a dry run", p.Store)
-	f.add("model", "%s, %d layers x %d experts", p.Model, p.Layers, p.Experts)
-	f.add("experts", "%s in, and as many out", sizeText(p.BytesIn))
-	f.add("padding", "%d bytes, %.2f %%, alignment %d", p.PaddingBytes, percent(p.PaddingBytes, p.BytesOut), p.Align)
+	var f tables.Fields
+	f.Add("store", "%s, not written: this is a dry run", p.Store)
+	f.Add("model", "%s, %d layers x %d experts", p.Model, p.Layers, p.Experts)
+	f.Add("experts", "%s in, and as many out", sizeText(p.BytesIn))
+	f.Add("padding", "%d bytes, %.2f %%, alignment %d", p.PaddingBytes, percent(p.PaddingBytes, p.BytesOut), p.Align)
 	if p.CopyBytes > 0 {
-		f.add("copies", "%s", sizeText(p.CopyBytes))
+		f.Add("copies", "%s", sizeText(p.CopyBytes))
 	}
 	if p.NoRouters != "" {
-		f.add("routers", "%s", routersText(0, p.NoRouters))
+		f.Add("routers", "%s", routersText(0, p.NoRouters))
 	}
 	if p.Ordered {
-		f.add("order", "by co-activation")
+		f.Add("order", "by co-activation")
 	}
 	if p.Unfinished != "" {
-		f.add("unfinished", "a killed build left %s: --resume goes on with it, --discard-unfinished removes it", p.Unfinished)
+		f.Add("unfinished", "a killed build left %s: --resume goes on with it, --discard-unfinished removes it", p.Unfinished)
 	}
-	f.add("would take", "%s", p.timeText())
+	f.Add("would take", "%s", p.timeText())
 	for _, note := range p.Notes {
-		f.add("note", "%s", note)
+		f.Add("note", "%s", note)
 	}
-	f.writeTo(w)
+	f.Print(w)
 	fmt.Fprintln(w)
-	g := newGrid("device of", "file", "bytes", "still needs", "free", "reads", "rate")
+	g := tables.NewGrid("device of", "file", "bytes", "still needs", "free", "reads", "rate")
 	for _, d := range p.Devices {
 		d.writeTo(g)
 	}
-	g.writeTo(w)
+	g.Print(w)
 }
 
-func (d plannedDevice) writeTo(g *grid) {
+func (d plannedDevice) writeTo(g *tables.Grid) {
 	free, rate := "-", "-"
 	if d.FreeBytes != nil {
 		free = bytesText(*d.FreeBytes)
@@ -184,9 +185,9 @@ func (d plannedDevice) writeTo(g *grid) {
 	if d.BytesPerSecond != nil {
 		rate = bytesText(int64(*d.BytesPerSecond)) + "/s"
 	}
-	g.add(d.Dir, "", "", bytesText(d.NeedBytes), free, bytesText(d.ReadBytes), rate)
+	g.Add(d.Dir, "", "", bytesText(d.NeedBytes), free, bytesText(d.ReadBytes), rate)
 	for _, f := range d.Files {
-		g.add("", f.Path, fmt.Sprint(f.Bytes), "", "", "", "")
+		g.Add("", f.Path, fmt.Sprint(f.Bytes), "", "", "", "")
 	}
 }
 

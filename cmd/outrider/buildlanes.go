@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"outrider/internal/amount"
 	"outrider/layout"
 	"outrider/layout/drive"
 )
@@ -80,7 +81,7 @@ func (c *buildCmd) checkLanes() error {
 		return usagef("--resume needs the weights of the build that it goes on with, and another measurement would give others: give every --lane the weight that was told then, --equal-lanes or --probe")
 	case (c.EqualLanes || len(c.Probe) > 0 && !c.DryRun) && (!many || given > 0):
 		return usagef("--equal-lanes and --probe are for two or more lanes without weights")
-	case c.Copies != amount{} && !many:
+	case c.Copies != amount.Amount{} && !many:
 		return usagef("--copies needs at least two lanes, since a copy lies on another lane than its original: name them with --lane")
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"outrider/internal/tables"
 	"outrider/layout"
 )
 
@@ -94,22 +95,22 @@ func (s *buildSummary) writeTo(w io.Writer) {
 	if s.BytesIn != s.BytesOut {
 		equal = "NOT equal"
 	}
-	var f fields
-	f.add("store", "%s (%s)", s.Store, s.ID)
-	f.add("experts", "%d", s.Experts)
-	f.add("bytes in", "%d", s.BytesIn)
-	f.add("bytes out", "%d, %s, read back and checked", s.BytesOut, equal)
-	f.add("padding", "%d bytes, %.2f %%, alignment %d", s.PaddingBytes, s.PaddingPercent, s.Align)
-	f.add("index", "%d bytes", s.IndexBytes)
-	f.add("routers", "%s", routersText(s.RouterBytes, s.NoRouters))
-	f.add("order", "%s", s.Order)
-	f.add("lanes", "%s", s.lanesText())
-	f.add("copies", "%s", s.copiesText())
+	var f tables.Fields
+	f.Add("store", "%s (%s)", s.Store, s.ID)
+	f.Add("experts", "%d", s.Experts)
+	f.Add("bytes in", "%d", s.BytesIn)
+	f.Add("bytes out", "%d, %s, read back and checked", s.BytesOut, equal)
+	f.Add("padding", "%d bytes, %.2f %%, alignment %d", s.PaddingBytes, s.PaddingPercent, s.Align)
+	f.Add("index", "%d bytes", s.IndexBytes)
+	f.Add("routers", "%s", routersText(s.RouterBytes, s.NoRouters))
+	f.Add("order", "%s", s.Order)
+	f.Add("lanes", "%s", s.lanesText())
+	f.Add("copies", "%s", s.copiesText())
 	if s.ReusedRecords > 0 {
-		f.add("resumed", "%d experts, %s, were there already", s.ReusedRecords, sizeText(s.ReusedBytes))
+		f.Add("resumed", "%d experts, %s, were there already", s.ReusedRecords, sizeText(s.ReusedBytes))
 	}
-	f.add("took", "%.2f s, %s/s", s.Seconds, bytesText(int64(s.BytesPerSecond)))
-	f.writeTo(w)
+	f.Add("took", "%.2f s, %s/s", s.Seconds, bytesText(int64(s.BytesPerSecond)))
+	f.Print(w)
 }
 
 // lanesText names the lanes, with their shares if there are several.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"outrider/internal/amount"
+	"outrider/internal/costs"
 	"outrider/internal/refmodel"
 	"outrider/layout"
 	"outrider/layout/checkpoint"
@@ -18,8 +20,8 @@ import (
 )
 
 type demoCmd struct {
-	Budget amount `help:"Memory for experts of the two arms that stream: a share of what all experts take, or bytes (${default})." default:"25%" placeholder:"25%|4MiB"`
-	Dir    string `help:"Where to make the temporary folder; by default the system's place for such." placeholder:"FOLDER"`
+	Budget amount.Amount `help:"Memory for experts of the two arms that stream: a share of what all experts take, or bytes (${default})." default:"25%" placeholder:"25%|4MiB"`
+	Dir    string        `help:"Where to make the temporary folder; by default the system's place for such." placeholder:"FOLDER"`
 
 	Lookahead bool `help:"In the arm outrider, apply the next layers' routers to what each router sees: better forecasts (on)." negatable:"" default:"true"`
 
@@ -62,7 +64,7 @@ type arm struct {
 }
 
 type armRound struct {
-	decode []cost // of each text
+	decode []costs.Cost // of each text
 	texts  []demoText
 }
 
@@ -91,10 +93,10 @@ type demoSummary struct {
 type demoArm struct {
 	Name        string `json:"name"`
 	BudgetBytes int64  `json:"budget_bytes"`
-	costs
-	WarmUp   costs  `json:"warm_up"`
-	Direct   bool   `json:"direct"`
-	Fallback string `json:"fallback,omitempty"`
+	costs.Figures
+	WarmUp   costs.Figures `json:"warm_up"`
+	Direct   bool          `json:"direct"`
+	Fallback string        `json:"fallback,omitempty"`
 }
 
 // Run shows the whole flow.
@@ -178,7 +180,7 @@ func (c *demoCmd) arms(store string) ([]*arm, error) {
 		return nil, err
 	}
 	total := m.slotBytes()
-	budget := c.Budget.of(total)
+	budget := c.Budget.Of(total)
 	return []*arm{
 		{name: "resident", options: runtime.Options{BudgetBytes: total, FixedBudget: true}, preload: true},
 		{name: "demand", options: runtime.Options{BudgetBytes: budget, FixedBudget: true, Keep: runtime.KeepLRU}},

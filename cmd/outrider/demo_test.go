@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"outrider/internal/costs"
 )
 
 func TestDemo(t *testing.T) {
@@ -50,8 +52,8 @@ func TestDemoInterruptedCleansUp(t *testing.T) {
 }
 
 func TestDemoFindsDifferentTexts(t *testing.T) {
-	same := armRound{decode: []cost{{tokens: 1}}, texts: []demoText{{ids: []int32{1, 2}}}}
-	other := armRound{decode: []cost{{tokens: 1}}, texts: []demoText{{ids: []int32{1, 3}}}}
+	same := armRound{decode: []costs.Cost{{Tokens: 1}}, texts: []demoText{{ids: []int32{1, 2}}}}
+	other := armRound{decode: []costs.Cost{{Tokens: 1}}, texts: []demoText{{ids: []int32{1, 3}}}}
 	var arms []*arm
 	for _, name := range []string{"resident", "demand", "outrider"} {
 		arms = append(arms, &arm{name: name, rounds: []armRound{same, same}})
@@ -67,10 +69,10 @@ func TestDemoFindsDifferentTexts(t *testing.T) {
 }
 
 func TestTextCosts(t *testing.T) {
-	text := func(stall time.Duration, hits int64) cost {
-		return cost{tokens: 10, took: time.Second, stall: stall, lookups: 100, hits: hits, useful: 1}
+	text := func(stall time.Duration, hits int64) costs.Cost {
+		return costs.Cost{Tokens: 10, Took: time.Second, Stall: stall, Lookups: 100, Hits: hits, Useful: 1}
 	}
-	got := textCosts([]cost{text(10*time.Microsecond, 30), text(time.Second, 60), text(30*time.Microsecond, 90)})
+	got := textCosts([]costs.Cost{text(10*time.Microsecond, 30), text(time.Second, 60), text(30*time.Microsecond, 90)})
 	if got.StallPerToken != 3 || got.Hits != 0.6 || got.Tokens != 30 || got.Useful != 3 || got.TokensPerSecond != 10 {
 		t.Errorf("got %+v, want the middle text's stall of 3 µs a token, hits of 0.6, and sums", got)
 	}

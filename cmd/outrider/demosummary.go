@@ -6,20 +6,23 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"outrider/internal/costs"
+	"outrider/internal/tables"
 )
 
 // summariseDemo sums up each arm's rounds, the warm-up apart.
 func summariseDemo(arms []*arm) *demoSummary {
 	s := &demoSummary{TextEqual: true, Rounds: len(arms[0].rounds) - 1, Text: arms[0].rounds[0].texts}
 	for _, arm := range arms {
-		var counted []cost
+		var counted []costs.Cost
 		for i, r := range arm.rounds {
 			if i > 0 {
 				counted = append(counted, r.decode...)
 			}
 			s.TextEqual = s.TextEqual && r.equal(arms[0].rounds[i])
 		}
-		s.Arms = append(s.Arms, demoArm{Name: arm.name, costs: textCosts(counted), WarmUp: textCosts(arm.rounds[0].decode)})
+		s.Arms = append(s.Arms, demoArm{Name: arm.name, Figures: textCosts(counted), WarmUp: textCosts(arm.rounds[0].decode)})
 		if arm.runtime != nil {
 			stats, last := arm.runtime.Stats(), &s.Arms[len(s.Arms)-1]
 			last.BudgetBytes = stats.Memory.Budget
@@ -27,13 +30,13 @@ func summariseDemo(arms []*arm) *demoSummary {
 		}
 	}
 	demand, outrider := s.Arms[1], s.Arms[2]
-	s.StallRatio, s.HitsGain = compareCosts(outrider.costs, demand.costs)
+	s.StallRatio, s.HitsGain = compareCosts(outrider.Figures, demand.Figures)
 	s.WarmUpStallRatio, s.WarmUpHitsGain = compareCosts(outrider.WarmUp, demand.WarmUp)
 	return s
 }
 
 // compareCosts is what a has of b's stall, and how many points of hits it has more.
-func compareCosts(a, b costs) (stallRatio, hitsGain float64) {
+func compareCosts(a, b costs.Figures) (stallRatio, hitsGain float64) {
 	if b.StallPerToken > 0 {
 		stallRatio = a.StallPerToken / b.StallPerToken
 	}
@@ -42,15 +45,15 @@ func compareCosts(a, b costs) (stallRatio, hitsGain float64) {
 
 // textCosts sums up what some texts cost. Speed and stall are medians over the
 // texts, so that what else the machine did during one of them does not count.
-func textCosts(texts []cost) costs {
-	var all cost
+func textCosts(texts []costs.Cost) costs.Figures {
+	var all costs.Cost
 	var speed, stall []float64
 	for _, text := range texts {
-		all.add(text)
-		f := text.figures()
+		all.Add(text)
+		f := text.Figures()
 		speed, stall = append(speed, f.TokensPerSecond), append(stall, f.StallPerToken)
 	}
-	sum := all.figures()
+	sum := all.Figures()
 	sum.TokensPerSecond, sum.StallPerToken = median(speed), median(stall)
 	return sum
 }
@@ -67,13 +70,13 @@ func (s *demoSummary) writeTo(w io.Writer) {
 		fmt.Fprintf(w, "%-10s %s\n", t.Domain, shorten(t.Prompt+t.Text, 140))
 	}
 	fmt.Fprintln(w)
-	g := newGrid(append([]string{"arm", "budget"}, append(costHeader("")[1:], "reads")...)...)
+	g := tables.NewGrid(append([]string{"arm", "budget"}, append(costHeader("")[1:], "reads")...)...)
 	for _, arm := range s.Arms {
-		cells := arm.cells("")
+		cells := costCells("", arm.Figures)
 		cells[0] = bytesText(arm.BudgetBytes)
-		g.add(append(append([]string{arm.Name}, cells...), directText(arm.Direct))...)
+		g.Add(append(append([]string{arm.Name}, cells...), directText(arm.Direct))...)
 	}
-	g.writeTo(w)
+	g.Print(w)
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "decoding only, after one round of warm-up: %d rounds of %d texts; speed and stall are medians over the texts\n", s.Rounds, len(s.Text))
 	if s.TextEqual {

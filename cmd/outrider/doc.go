@@ -5,8 +5,7 @@
 //	main.go           arguments in, exit status out
 //	app.go            where a command writes: text or one JSON object
 //	exit.go           errors to exit statuses and one-line messages
-//	size.go           "25%", "512MiB"
-//	table.go          tables and figures
+//	size.go           sizes as text, and "PATH:WEIGHT"
 //	plot.go           pictures into files
 //	progress.go       a bar, or a line now and then, for what takes long
 //	measure.go        what a generation cost, from runtime.Stats

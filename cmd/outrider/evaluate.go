@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"outrider/internal/amount"
 	"outrider/internal/evaluate"
 	"outrider/internal/lookeval"
 	"outrider/router"
@@ -14,20 +15,20 @@ import (
 )
 
 type evaluateCmd struct {
-	Trace       []string   `arg:"" help:"Routing data: one file, the files of one recording, or their folder."`
-	Predictors  []string   `help:"What to evaluate: ${predictors}; oracle (knows the future: a bound); learned (needs --learned). Default: ${default}." default:"online,transition,matrix,recency,frequency" placeholder:"NAME"`
-	Learned     string     `help:"A network that outrider train wrote: evaluated as learned." placeholder:"FILE"`
-	State       string     `help:"A saved forecast, as outrider run --forecast writes it: evaluated as another row, with what it has learned." placeholder:"FILE"`
-	Cache       cacheSize  `help:"The cache whose misses are counted: a share of all experts (25%) or a number of experts (192). Default: ${default}." default:"25%" placeholder:"SIZE"`
-	Ahead       []distance `help:"Also the recall of forecasts made so many layers ahead; token: made when the pass begins, before its first layer." placeholder:"N"`
-	TokenIDs    string     `help:"Whether predictors are told the token ids that the trace holds; both: a row with and a row without (${default})." enum:"yes,no,both" default:"yes" name:"token-ids" placeholder:"yes|no|both"`
-	Hidden      string     `help:"Hidden states that the routers saw, as float16 [token][layer][width]: with --gates, also what a look-ahead adds to the first of the predictors." placeholder:"FILE"`
-	Gates       string     `help:"The routers' matrices, as float32 [layer][expert][width]." placeholder:"FILE"`
-	Warm        share      `help:"The first share of the trace is learned from, but not counted." placeholder:"SHARE"`
-	MaxTokens   int        `help:"Count this many tokens only; 0 means all." default:"0" placeholder:"N"`
-	PerLayer    bool       `help:"Also recall and misses covered of each layer."`
-	Calibration bool       `help:"Also how often scores came true, by score."`
-	Plot        string     `help:"Also draw that, and recall by layer: .svg or .png." placeholder:"FILE"`
+	Trace       []string     `arg:"" help:"Routing data: one file, the files of one recording, or their folder."`
+	Predictors  []string     `help:"What to evaluate: ${predictors}; oracle (knows the future: a bound); learned (needs --learned). Default: ${default}." default:"online,transition,matrix,recency,frequency" placeholder:"NAME"`
+	Learned     string       `help:"A network that outrider train wrote: evaluated as learned." placeholder:"FILE"`
+	State       string       `help:"A saved forecast, as outrider run --forecast writes it: evaluated as another row, with what it has learned." placeholder:"FILE"`
+	Cache       cacheSize    `help:"The cache whose misses are counted: a share of all experts (25%) or a number of experts (192). Default: ${default}." default:"25%" placeholder:"SIZE"`
+	Ahead       []distance   `help:"Also the recall of forecasts made so many layers ahead; token: made when the pass begins, before its first layer." placeholder:"N"`
+	TokenIDs    string       `help:"Whether predictors are told the token ids that the trace holds; both: a row with and a row without (${default})." enum:"yes,no,both" default:"yes" name:"token-ids" placeholder:"yes|no|both"`
+	Hidden      string       `help:"Hidden states that the routers saw, as float16 [token][layer][width]: with --gates, also what a look-ahead adds to the first of the predictors." placeholder:"FILE"`
+	Gates       string       `help:"The routers' matrices, as float32 [layer][expert][width]." placeholder:"FILE"`
+	Warm        amount.Share `help:"The first share of the trace is learned from, but not counted." placeholder:"SHARE"`
+	MaxTokens   int          `help:"Count this many tokens only; 0 means all." default:"0" placeholder:"N"`
+	PerLayer    bool         `help:"Also recall and misses covered of each layer."`
+	Calibration bool         `help:"Also how often scores came true, by score."`
+	Plot        string       `help:"Also draw that, and recall by layer: .svg or .png." placeholder:"FILE"`
 	recording
 }
 

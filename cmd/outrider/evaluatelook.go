@@ -7,6 +7,7 @@ import (
 
 	"outrider/internal/evaluate"
 	"outrider/internal/lookeval"
+	"outrider/internal/tables"
 	"outrider/router"
 	"outrider/trace"
 )
@@ -46,7 +47,7 @@ func (e *evaluation) writeLookahead(w io.Writer) {
 		return
 	}
 	fmt.Fprintln(w)
-	g := newGrid("forecast", "layers ahead", "recall@k", "@1.5k", "@2k", "log loss", "cal. error")
+	g := tables.NewGrid("forecast", "layers ahead", "recall@k", "@1.5k", "@2k", "log loss", "cal. error")
 	most := 0
 	for _, r := range e.Lookahead.Rows {
 		most = max(most, r.Ahead)
@@ -54,11 +55,11 @@ func (e *evaluation) writeLookahead(w io.Writer) {
 	for ahead := 1; ahead <= most; ahead++ {
 		for _, r := range e.Lookahead.Rows {
 			if r.Ahead == ahead {
-				g.add(r.Source, fmt.Sprint(ahead), threeDigits(r.RecallAtK), threeDigits(r.RecallAt15K), threeDigits(r.RecallAt2K), fourDigits(r.LogLoss), fourDigits(r.CalibrationError))
+				g.Add(r.Source, fmt.Sprint(ahead), threeDigits(r.RecallAtK), threeDigits(r.RecallAt15K), threeDigits(r.RecallAt2K), fourDigits(r.LogLoss), fourDigits(r.CalibrationError))
 			}
 		}
 	}
-	g.writeTo(w)
+	g.Print(w)
 }
 
 func fourDigits(v *float64) string {

@@ -7,6 +7,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"outrider/internal/evaluate"
+	"outrider/internal/tables"
 	"outrider/router"
 )
 
@@ -35,17 +36,17 @@ func (e *evaluation) writeTo(w io.Writer) {
 		warm = fmt.Sprintf("after %s tokens to warm up, ", humanize.Comma(int64(e.WarmTokens)))
 	}
 	fmt.Fprintf(w, "%scache of %d experts (%.4g %%), demand only\n\n", warm, e.CacheExperts, 100*e.CacheShare)
-	g := newGrid("predictor", "recall@k", "@1.5k", "@2k", "precision", "guesses", "covered", "complete", "hits", "log loss", "cal. error", "score µs", "learn µs")
+	g := tables.NewGrid("predictor", "recall@k", "@1.5k", "@2k", "precision", "guesses", "covered", "complete", "hits", "log loss", "cal. error", "score µs", "learn µs")
 	for _, r := range e.Rows {
 		precision := "-"
 		if r.Precision != nil {
 			precision = threeDigits(*r.Precision)
 		}
-		g.add(r.Predictor, threeDigits(r.RecallAtK), threeDigits(r.RecallAt1p5K), threeDigits(r.RecallAt2K), precision, fmt.Sprintf("%.2f", r.Guesses),
+		g.Add(r.Predictor, threeDigits(r.RecallAtK), threeDigits(r.RecallAt1p5K), threeDigits(r.RecallAt2K), precision, fmt.Sprintf("%.2f", r.Guesses),
 			percentText(r.MissCoverage), percentText(&r.LayerCompleteRate), percentText(&r.Hits),
 			fmt.Sprintf("%.4f", r.LogLoss), fmt.Sprintf("%.4f", r.Calibration.Error), fmt.Sprintf("%.2f", r.ScoreMicros), fmt.Sprintf("%.2f", r.LearnMicros))
 	}
-	g.writeTo(w)
+	g.Print(w)
 }
 
 func (e *evaluation) writeColdStart(w io.Writer) {
@@ -90,11 +91,11 @@ func (e *evaluation) writeAhead(w io.Writer) {
 // writeRecalls writes a table with a row for each predictor.
 func (e *evaluation) writeRecalls(w io.Writer, header []string, cells func(*evaluate.Row) []string) {
 	fmt.Fprintln(w)
-	g := newGrid(header...)
+	g := tables.NewGrid(header...)
 	for _, r := range e.Rows {
-		g.add(append([]string{r.Predictor}, cells(r)...)...)
+		g.Add(append([]string{r.Predictor}, cells(r)...)...)
 	}
-	g.writeTo(w)
+	g.Print(w)
 }
 
 // writeLayers writes a table with a column for each predictor.
@@ -104,29 +105,29 @@ func (e *evaluation) writeLayers(w io.Writer, title string, cell func(evaluate.L
 	for _, r := range e.Rows {
 		header = append(header, r.Predictor)
 	}
-	g := newGrid(header...)
+	g := tables.NewGrid(header...)
 	for l := range e.Trace.Layers {
 		cells := []string{fmt.Sprint(l)}
 		for _, r := range e.Rows {
 			cells = append(cells, cell(r.Layers[l]))
 		}
-		g.add(cells...)
+		g.Add(cells...)
 	}
-	g.writeTo(w)
+	g.Print(w)
 }
 
 func (e *evaluation) writeCalibration(w io.Writer) {
 	fmt.Fprintln(w)
-	g := newGrid("predictor", "scored", "experts", "mean", "came true")
+	g := tables.NewGrid("predictor", "scored", "experts", "mean", "came true")
 	for _, r := range e.Rows {
 		for i, b := range r.Calibration.Bins {
 			if b.Count == 0 {
 				continue
 			}
-			g.add(r.Predictor, fmt.Sprintf("%.1f to %.1f", float64(i)/10, float64(i+1)/10), fmt.Sprint(b.Count), threeDigits(b.Score), threeDigits(b.Used))
+			g.Add(r.Predictor, fmt.Sprintf("%.1f to %.1f", float64(i)/10, float64(i+1)/10), fmt.Sprint(b.Count), threeDigits(b.Score), threeDigits(b.Used))
 		}
 	}
-	g.writeTo(w)
+	g.Print(w)
 }
 
 func threeDigits(v float64) string { return fmt.Sprintf("%.3f", v) }

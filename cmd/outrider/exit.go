@@ -135,7 +135,7 @@ func message(ctx context.Context, err error) string {
 // packages are ours, whose names stand before their errors.
 var packages = []string{
 	"layout", "discover", "gguf", "safetensors", "checkpoint", "trace", "importer", "torchfile", "synth", "router", "learned", "train", "experts", "prefetcher", "runtime",
-	"dequant", "drive", "dummystore", "evaluate", "export", "gain", "iobench", "lookeval", "mmaparm", "pagecache", "passes", "plots", "rawread", "refmodel", "replay", "runs", "sim", "synthckpt", "tinymoe", "widen",
+	"amount", "costs", "dequant", "drive", "dummystore", "evaluate", "export", "gain", "iobench", "lookeval", "mmaparm", "pagecache", "passes", "plots", "rawread", "refmodel", "replay", "runs", "sim", "synthckpt", "tables", "tinymoe", "widen",
 }
 
 // packageName is the name that a text begins with, and its colon.

@@ -7,15 +7,17 @@ import (
 	"path/filepath"
 	"time"
 
+	"outrider/internal/amount"
+	"outrider/internal/tables"
 	"outrider/layout"
 	"outrider/layout/export"
 )
 
 type exportCmd struct {
-	Store  string `arg:"" help:"The store's folder."`
-	Out    string `required:"" help:"Folder to make. It must not exist." placeholder:"PATH"`
-	Format string `help:"gguf or safetensors: whichever the store was built from, since nothing is converted; that is the default too." placeholder:"FORMAT"`
-	Shard  amount `help:"Spread the tensors over files of about that much; by default 5 GB for safetensors and 50 GB for GGUF." placeholder:"BYTES"`
+	Store  string        `arg:"" help:"The store's folder."`
+	Out    string        `required:"" help:"Folder to make. It must not exist." placeholder:"PATH"`
+	Format string        `help:"gguf or safetensors: whichever the store was built from, since nothing is converted; that is the default too." placeholder:"FORMAT"`
+	Shard  amount.Amount `help:"Spread the tensors over files of about that much; by default 5 GB for safetensors and 50 GB for GGUF." placeholder:"BYTES"`
 }
 
 func (exportCmd) Help() string {
@@ -38,7 +40,7 @@ type exportSummary struct {
 
 // Run exports a store.
 func (c *exportCmd) Run(ctx context.Context, a *app) error {
-	if c.Shard.share > 0 {
+	if c.Shard.Share > 0 {
 		return usagef("--shard is bytes, such as 5GB, not a share")
 	}
 	if c.Format != "" && c.Format != export.GGUF && c.Format != export.Safetensors {
@@ -47,7 +49,7 @@ func (c *exportCmd) Run(ctx context.Context, a *app) error {
 	began, bar := a.now(), a.progress("exporting", inBytes)
 	defer bar.finish()
 	report, err := export.Export(ctx, export.Options{
-		FS: layout.OS(), Store: c.Store, Out: c.Out, Format: c.Format, ShardBytes: c.Shard.bytes, Progress: bar.set,
+		FS: layout.OS(), Store: c.Store, Out: c.Out, Format: c.Format, ShardBytes: c.Shard.Bytes, Progress: bar.set,
 	})
 	if err != nil {
 		return err
@@ -66,15 +68,15 @@ func (c *exportCmd) summary(r *export.Report, took time.Duration) *exportSummary
 }
 
 func (s *exportSummary) writeTo(w io.Writer) {
-	var f fields
-	f.add("store", "%s (%s)", s.Store, s.ID)
-	f.add("out", "%s", s.Out)
-	f.add("tensors", "%d, %s, checksums compared", s.Tensors, sizeText(s.Bytes))
+	var f tables.Fields
+	f.Add("store", "%s (%s)", s.Store, s.ID)
+	f.Add("out", "%s", s.Out)
+	f.Add("tensors", "%d, %s, checksums compared", s.Tensors, sizeText(s.Bytes))
 	files := filepath.Join(s.Out, s.Files[0])
 	if n := len(s.Files); n > 1 {
 		files = fmt.Sprintf("%d, from %s to %s", n, s.Files[0], s.Files[n-1])
 	}
-	f.add("files", "%s", files)
-	f.add("took", "%.2f s, %s/s", s.Seconds, bytesText(int64(s.BytesPerSecond)))
-	f.writeTo(w)
+	f.Add("files", "%s", files)
+	f.Add("took", "%.2f s, %s/s", s.Seconds, bytesText(int64(s.BytesPerSecond)))
+	f.Print(w)
 }

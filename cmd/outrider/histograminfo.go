@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"outrider/internal/tables"
 	"outrider/trace/importer"
 )
 
@@ -53,32 +54,32 @@ func summariseHistogram(paths []string, in *importer.Import) *histogramSummary {
 }
 
 func (s *histogramSummary) writeTo(w io.Writer) {
-	var f fields
-	f.add("histogram", "%s", s.Path)
-	f.add("form", "%s", s.Form)
-	f.add("model", "%s", s.Model)
-	f.add("source", "%s", s.Source)
-	f.add("note", "%s", s.Note)
+	var f tables.Fields
+	f.Add("histogram", "%s", s.Path)
+	f.Add("form", "%s", s.Form)
+	f.Add("model", "%s", s.Model)
+	f.Add("source", "%s", s.Source)
+	f.Add("note", "%s", s.Note)
 	topK := ""
 	if s.TopK > 0 {
 		topK = fmt.Sprintf(", top %d", s.TopK)
 	}
-	f.add("shape", "%d layers x %d experts%s", s.Layers, s.Experts, topK)
+	f.Add("shape", "%d layers x %d experts%s", s.Layers, s.Experts, topK)
 	unit := s.Unit
 	if unit == "" {
 		unit = "unknown"
 	}
-	f.add("tables", "%d; counted: %s", s.Tables, unit)
-	f.add("order", "none: it can be described and converted, but not replayed")
+	f.Add("tables", "%d; counted: %s", s.Tables, unit)
+	f.Add("order", "none: it can be described and converted, but not replayed")
 	for _, text := range s.Notes {
-		f.add("note", "%s", text)
+		f.Add("note", "%s", text)
 	}
-	f.writeTo(w)
+	f.Print(w)
 	fmt.Fprintln(w)
-	g := newGrid("layer", "block", "counted", "entropy", "max/mean", "unused")
+	g := tables.NewGrid("layer", "block", "counted", "entropy", "max/mean", "unused")
 	for _, l := range s.PerLayer {
-		g.add(fmt.Sprint(l.Layer), fmt.Sprint(l.Block), fmt.Sprintf("%.6g", l.Total), fmt.Sprintf("%.3f", l.Entropy),
+		g.Add(fmt.Sprint(l.Layer), fmt.Sprint(l.Block), fmt.Sprintf("%.6g", l.Total), fmt.Sprintf("%.3f", l.Entropy),
 			fmt.Sprintf("%.2f", l.MaxMean), fmt.Sprint(l.Unused))
 	}
-	g.writeTo(w)
+	g.Print(w)
 }

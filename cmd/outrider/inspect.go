@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 
+	"outrider/internal/tables"
 	"outrider/layout"
 )
 
@@ -156,33 +157,33 @@ func (r *inspection) addRecords(source layout.Source) {
 }
 
 func (r *inspection) writeTo(w io.Writer) {
-	var f fields
-	f.add(r.Kind, "%s", r.Path)
-	f.add("model", "%s", r.modelText())
+	var f tables.Fields
+	f.Add(r.Kind, "%s", r.Path)
+	f.Add("model", "%s", r.modelText())
 	if r.Kind == "checkpoint" {
-		f.add("format", "%s, %s", r.Format, countText(len(r.Lanes), "file"))
+		f.Add("format", "%s, %s", r.Format, countText(len(r.Lanes), "file"))
 	}
-	f.add("shape", "%d layers x %d experts, top %d", r.Layers, r.Experts, r.TopK)
-	f.add("blocks", "%s", blocksText(layout.Shape{Layers: r.Layers, Experts: r.Experts, TopK: r.TopK, LayerIDs: r.LayerIDs}))
-	f.add("experts", "%s", sizeText(r.ExpertBytes))
-	f.add("the rest", "%s, always resident", sizeText(r.RestBytes))
-	f.add("all in memory", "%s: what a budget of 100%% is", sizeText(r.MemoryBytes))
-	f.add("least budget", "%s: one layer of one token", sizeText(r.FloorBytes))
-	f.add("token cycle", "%s: all layers of one token; recency caches hold nothing below it", sizeText(r.CycleBytes))
+	f.Add("shape", "%d layers x %d experts, top %d", r.Layers, r.Experts, r.TopK)
+	f.Add("blocks", "%s", blocksText(layout.Shape{Layers: r.Layers, Experts: r.Experts, TopK: r.TopK, LayerIDs: r.LayerIDs}))
+	f.Add("experts", "%s", sizeText(r.ExpertBytes))
+	f.Add("the rest", "%s, always resident", sizeText(r.RestBytes))
+	f.Add("all in memory", "%s: what a budget of 100%% is", sizeText(r.MemoryBytes))
+	f.Add("least budget", "%s: one layer of one token", sizeText(r.FloorBytes))
+	f.Add("token cycle", "%s: all layers of one token; recency caches hold nothing below it", sizeText(r.CycleBytes))
 	if r.Routers != nil {
-		f.add("routers", "%s", r.Routers.text())
+		f.Add("routers", "%s", r.Routers.text())
 	}
 	if r.Kind == "store" {
-		f.add("alignment", "%d bytes, padding %.2f %%", r.Align, percent(r.PaddingBytes, r.ExpertBytes))
-		f.add("order", "%s", map[string]string{"index": "by index", "given": "by co-activation or as the builder was told"}[r.Order])
+		f.Add("alignment", "%d bytes, padding %.2f %%", r.Align, percent(r.PaddingBytes, r.ExpertBytes))
+		f.Add("order", "%s", map[string]string{"index": "by index", "given": "by co-activation or as the builder was told"}[r.Order])
 	}
 	if r.Copies != nil {
-		f.add("copies", "%s", r.Copies.text())
+		f.Add("copies", "%s", r.Copies.text())
 	}
 	for _, note := range r.Notes {
-		f.add("note", "%s", note)
+		f.Add("note", "%s", note)
 	}
-	f.writeTo(w)
+	f.Print(w)
 	fmt.Fprintln(w)
 	r.writeRecords(w)
 	fmt.Fprintln(w)
@@ -191,11 +192,11 @@ func (r *inspection) writeTo(w io.Writer) {
 	r.writeLanes(w)
 	if r.Kind == "store" {
 		fmt.Fprintln(w)
-		g := newGrid("built from", "bytes")
+		g := tables.NewGrid("built from", "bytes")
 		for _, file := range r.Checkpoint {
-			g.add(file.Path, fmt.Sprint(file.Size))
+			g.Add(file.Path, fmt.Sprint(file.Size))
 		}
-		g.writeTo(w)
+		g.Print(w)
 	}
 }
 
@@ -204,34 +205,34 @@ func (r *inspection) writeRecords(w io.Writer) {
 	if !r.unusual() {
 		header = header[:len(header)-1]
 	}
-	g := newGrid(header...)
+	g := tables.NewGrid(header...)
 	for _, record := range r.Records {
 		layers := span(record.FirstLayer, record.LastLayer)
 		for _, p := range record.Projections {
-			g.add([]string{layers, p.Name, p.Type, joinDims(p.Dims), fmt.Sprint(p.Bytes), rowsText(p)}[:len(header)]...)
+			g.Add([]string{layers, p.Name, p.Type, joinDims(p.Dims), fmt.Sprint(p.Bytes), rowsText(p)}[:len(header)]...)
 			layers = ""
 		}
-		g.add([]string{"", "one expert", "", "", fmt.Sprint(record.Bytes), ""}[:len(header)]...)
+		g.Add([]string{"", "one expert", "", "", fmt.Sprint(record.Bytes), ""}[:len(header)]...)
 	}
-	g.writeTo(w)
+	g.Print(w)
 }
 
 func (r *inspection) writeLanes(w io.Writer) {
-	g := newGrid("lane", "bytes", "weight", "reads")
+	g := tables.NewGrid("lane", "bytes", "weight", "reads")
 	if r.Kind == "checkpoint" {
-		g = newGrid("file", "bytes", "reads")
+		g = tables.NewGrid("file", "bytes", "reads")
 	}
 	for _, l := range r.Lanes {
 		cells := []string{l.Path, fmt.Sprint(l.Size)}
 		if r.Kind == "store" {
 			cells = append(cells, fmt.Sprint(l.Weight))
 		}
-		g.add(append(cells, l.reads())...)
+		g.Add(append(cells, l.reads())...)
 		if l.Copies != nil {
-			g.add(l.Copies.Path, fmt.Sprint(l.Copies.Size), "-", l.Copies.reads())
+			g.Add(l.Copies.Path, fmt.Sprint(l.Copies.Size), "-", l.Copies.reads())
 		}
 	}
-	g.writeTo(w)
+	g.Print(w)
 }
 
 // reads says how a lane is read here.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"outrider/internal/tables"
 	"outrider/layout"
 )
 
@@ -96,15 +97,15 @@ func (r *inspection) writeResident(w io.Writer) {
 	if len(r.Resident) == 0 {
 		return
 	}
-	g := newGrid("not laid out", "tensors", "bytes", "")
+	g := tables.NewGrid("not laid out", "tensors", "bytes", "")
 	for _, group := range r.Resident {
 		use := "resident"
 		if group.LeftOut {
 			use = "left out: no part of a forward pass"
 		}
-		g.add(group.Name, fmt.Sprint(group.Tensors), fmt.Sprint(group.Bytes), use)
+		g.Add(group.Name, fmt.Sprint(group.Tensors), fmt.Sprint(group.Bytes), use)
 	}
-	g.writeTo(w)
+	g.Print(w)
 	fmt.Fprintln(w)
 }
 
@@ -112,11 +113,11 @@ func (r *inspection) writeTensors(w io.Writer) {
 	if len(r.Tensors) == 0 {
 		return
 	}
-	g := newGrid("layer", "projection", "tensor", "type", "dims", "files")
+	g := tables.NewGrid("layer", "projection", "tensor", "type", "dims", "files")
 	for _, t := range r.Tensors {
-		g.add(fmt.Sprint(t.Layer), t.What, t.Tensor, t.Type, joinDims(t.Dims), filesText(t.Files))
+		g.Add(fmt.Sprint(t.Layer), t.What, t.Tensor, t.Type, joinDims(t.Dims), filesText(t.Files))
 	}
-	g.writeTo(w)
+	g.Print(w)
 	fmt.Fprintln(w)
 }
 

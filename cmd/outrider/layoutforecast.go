@@ -10,17 +10,18 @@ import (
 	"slices"
 	"time"
 
+	"outrider/internal/amount"
 	"outrider/internal/gain"
 	"outrider/layout"
 	"outrider/layout/drive"
 )
 
 type layoutForecastCmd struct {
-	Checkpoint string   `arg:"" help:"${checkpoint}"`
-	Out        string   `help:"Where the store would lie: a folder, or the name that the store would get in one. The checkpoint's own folder by default." placeholder:"DIR"`
-	Probe      []string `help:"Take depth and block from what \"outrider probe --save\" saved of that folder or its device, instead of a short measurement." placeholder:"FILE" sep:"none"`
-	Seconds    float64  `help:"The comparison takes about that long (${default})." default:"10" placeholder:"S"`
-	Space      amount   `help:"The temporary store takes about that much at most (${default})." default:"128MiB" placeholder:"BYTES"`
+	Checkpoint string        `arg:"" help:"${checkpoint}"`
+	Out        string        `help:"Where the store would lie: a folder, or the name that the store would get in one. The checkpoint's own folder by default." placeholder:"DIR"`
+	Probe      []string      `help:"Take depth and block from what \"outrider probe --save\" saved of that folder or its device, instead of a short measurement." placeholder:"FILE" sep:"none"`
+	Seconds    float64       `help:"The comparison takes about that long (${default})." default:"10" placeholder:"S"`
+	Space      amount.Amount `help:"The temporary store takes about that much at most (${default})." default:"128MiB" placeholder:"BYTES"`
 	readingFlags
 }
 
@@ -93,12 +94,12 @@ func (c *layoutForecastCmd) Run(ctx context.Context, a *app) (err error) {
 // bounds turns flags into bounds of time and space.
 func (c *layoutForecastCmd) bounds(o *gain.Options) error {
 	switch {
-	case c.Space.share > 0:
+	case c.Space.Share > 0:
 		return usagef("--space is bytes, such as 128MiB, not a share")
 	case !(c.Seconds > 0 && c.Seconds < math.MaxInt32):
 		return usagef("--seconds is %g, want more than 0", c.Seconds)
 	}
-	o.Duration, o.SpaceBytes, o.Dir = time.Duration(c.Seconds*float64(time.Second)), c.Space.bytes, "."
+	o.Duration, o.SpaceBytes, o.Dir = time.Duration(c.Seconds*float64(time.Second)), c.Space.Bytes, "."
 	if err := o.Validate(); err != nil {
 		return usageError{message(context.Background(), err)}
 	}

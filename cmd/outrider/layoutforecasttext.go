@@ -7,38 +7,39 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"outrider/internal/gain"
+	"outrider/internal/tables"
 )
 
 func (f *gainForecast) writeTo(w io.Writer) {
-	var head fields
-	head.add("checkpoint", "%s (%s)", f.Checkpoint, f.Model)
+	var head tables.Fields
+	head.Add("checkpoint", "%s (%s)", f.Checkpoint, f.Model)
 	store := fmt.Sprintf("in %s, %s", f.Dir, sizeText(f.StoreBytes))
 	if f.FreeBytes != nil {
 		store += fmt.Sprintf(", where %s are free", bytesText(*f.FreeBytes))
 	}
-	head.add("a store", "%s", store)
-	head.add("sample", "%d layers x %d experts, %s; batches of %d, %d reads at once, %d rounds", f.Sample.Layers, f.Sample.Experts, bytesText(f.Sample.Bytes), f.Sample.Batch, f.Depth, f.Rounds)
-	head.add("raw rate", "%s/s, blocks of %s at random places, %d at once", bytesText(int64(f.RawBytesPerSecond)), bytesText(f.RawBlockBytes), f.RawDepth)
-	head.writeTo(w)
+	head.Add("a store", "%s", store)
+	head.Add("sample", "%d layers x %d experts, %s; batches of %d, %d reads at once, %d rounds", f.Sample.Layers, f.Sample.Experts, bytesText(f.Sample.Bytes), f.Sample.Batch, f.Depth, f.Rounds)
+	head.Add("raw rate", "%s/s, blocks of %s at random places, %d at once", bytesText(int64(f.RawBytesPerSecond)), bytesText(f.RawBlockBytes), f.RawDepth)
+	head.Print(w)
 	fmt.Fprintln(w)
-	g := newGrid("experts", "reads each", "reads/token", "MB/token", "MB/s", "of raw", "stall ms/token", "engine")
+	g := tables.NewGrid("experts", "reads each", "reads/token", "MB/token", "MB/s", "of raw", "stall ms/token", "engine")
 	armRow(g, "in place", f.InPlace)
 	armRow(g, "in a store", f.Store)
-	g.writeTo(w)
+	g.Print(w)
 	fmt.Fprintln(w)
 	f.writeVerdict(w)
 }
 
 func (f *gainForecast) writeVerdict(w io.Writer) {
-	var tail fields
-	tail.add("gain", "%.2f (half of the rounds between %.2f and %.2f)", f.Gain.Median, f.Gain.Low, f.Gain.High)
-	tail.add("in place again", "%.2f times the first", f.Again)
-	tail.add("building", "%s", f.buildText())
-	tail.add("verdict", "a store %s: %s", f.verdictText(), f.Reason)
+	var tail tables.Fields
+	tail.Add("gain", "%.2f (half of the rounds between %.2f and %.2f)", f.Gain.Median, f.Gain.Low, f.Gain.High)
+	tail.Add("in place again", "%.2f times the first", f.Again)
+	tail.Add("building", "%s", f.buildText())
+	tail.Add("verdict", "a store %s: %s", f.verdictText(), f.Reason)
 	for _, note := range f.Notes {
-		tail.add("note", "%s", note)
+		tail.Add("note", "%s", note)
 	}
-	tail.writeTo(w)
+	tail.Print(w)
 }
 
 // buildText says what a store costs, and when that is made up for.
@@ -50,8 +51,8 @@ func (f *gainForecast) buildText() string {
 	return text
 }
 
-func armRow(g *grid, name string, a gain.Arm) {
-	g.add(name, fmt.Sprintf("%.2f", a.ReadsPerExpert), fmt.Sprintf("%.0f", a.ReadsPerToken), fmt.Sprintf("%.1f", a.BytesPerToken/1e6),
+func armRow(g *tables.Grid, name string, a gain.Arm) {
+	g.Add(name, fmt.Sprintf("%.2f", a.ReadsPerExpert), fmt.Sprintf("%.0f", a.ReadsPerToken), fmt.Sprintf("%.1f", a.BytesPerToken/1e6),
 		fmt.Sprintf("%.0f", a.BytesPerSecond/1e6), fmt.Sprintf("%.0f %%", 100*a.ShareOfRaw), fmt.Sprintf("%.2f", 1e3*a.StallPerToken), a.Engine)
 }
 

@@ -81,21 +81,8 @@ func (m *model) densePath(fsys layout.FS, given string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("dense weights: %w", err)
 	}
-	if !sameCheckpoint(file.Shards(), m.Files) {
+	if !m.BuiltFrom(file.Shards()) {
 		return "", inputf("%s is not the checkpoint that %s was built from: name that one with --model", path, m.path)
 	}
 	return path, nil
-}
-
-// sameCheckpoint compares sizes and headers; names and folders may differ.
-func sameCheckpoint(a, b []layout.CheckpointFile) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Size != b[i].Size || a[i].Header != b[i].Header {
-			return false
-		}
-	}
-	return true
 }

@@ -9,17 +9,18 @@ import (
 	"path/filepath"
 	"time"
 
+	"outrider/internal/amount"
 	"outrider/layout"
 	"outrider/layout/drive"
 )
 
 type probeCmd struct {
-	Path    string  `arg:"" help:"A folder on the drive, a large file on it, or a store."`
-	Seconds float64 `help:"The whole call takes that long at most, the writing of the temporary file included (${default})." default:"15" placeholder:"S"`
-	Space   amount  `help:"The temporary file takes that much at most, and never more than a quarter of the free space (${default})." default:"1GiB" placeholder:"BYTES"`
-	Size    amount  `help:"Also measure blocks of this size, such as that of an expert." placeholder:"BYTES"`
-	Engine  string  `help:"What reads: io_uring, pread, or auto: io_uring where the system allows it (${default})." enum:"auto,io_uring,pread" default:"auto" placeholder:"NAME"`
-	Save    string  `help:"Write the profile to this file, in place of what is there." placeholder:"FILE"`
+	Path    string        `arg:"" help:"A folder on the drive, a large file on it, or a store."`
+	Seconds float64       `help:"The whole call takes that long at most, the writing of the temporary file included (${default})." default:"15" placeholder:"S"`
+	Space   amount.Amount `help:"The temporary file takes that much at most, and never more than a quarter of the free space (${default})." default:"1GiB" placeholder:"BYTES"`
+	Size    amount.Amount `help:"Also measure blocks of this size, such as that of an expert." placeholder:"BYTES"`
+	Engine  string        `help:"What reads: io_uring, pread, or auto: io_uring where the system allows it (${default})." enum:"auto,io_uring,pread" default:"auto" placeholder:"NAME"`
+	Save    string        `help:"Write the profile to this file, in place of what is there." placeholder:"FILE"`
 }
 
 func (probeCmd) Help() string {
@@ -56,14 +57,14 @@ func (c *probeCmd) Run(ctx context.Context, a *app) error {
 var engines = map[string]layout.EngineKind{"auto": layout.AutoEngine, "io_uring": layout.RingEngine, "pread": layout.PreadEngine}
 
 func (c *probeCmd) options() (drive.Options, error) {
-	if c.Space.share > 0 || c.Size.share > 0 {
+	if c.Space.Share > 0 || c.Size.Share > 0 {
 		return drive.Options{}, usagef("--space and --size are bytes, such as 512MiB, not shares")
 	}
 	if !(c.Seconds > 0 && c.Seconds < math.MaxInt32) {
 		return drive.Options{}, usagef("--seconds is %g, want more than 0", c.Seconds)
 	}
 	o := drive.Options{
-		Path: c.Path, Duration: time.Duration(c.Seconds * float64(time.Second)), SpaceBytes: c.Space.bytes, RecordBytes: c.Size.bytes,
+		Path: c.Path, Duration: time.Duration(c.Seconds * float64(time.Second)), SpaceBytes: c.Space.Bytes, RecordBytes: c.Size.Bytes,
 	}
 	if err := o.Validate(); err != nil {
 		return o, usageError{err.Error()}

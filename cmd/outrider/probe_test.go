@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outrider/internal/amount"
 	"outrider/internal/device"
 	"outrider/internal/memfs"
 	"outrider/layout"
@@ -86,7 +87,7 @@ func onDrive(t *testing.T, c probeCmd, a *app) error {
 	if err := mem.MkdirAll("/mnt/fast"); err != nil {
 		t.Fatal(err)
 	}
-	c.Path, c.Seconds, c.Space = "/mnt/fast", 4, amount{bytes: 16 << 20}
+	c.Path, c.Seconds, c.Space = "/mnt/fast", 4, amount.Amount{Bytes: 16 << 20}
 	o, err := c.options()
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +105,7 @@ func TestProbePrintsAndSavesOneProfile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fast.json")
 	synctest.Test(t, func(t *testing.T) {
 		var out, progress bytes.Buffer
-		if err := onDrive(t, probeCmd{Save: path, Size: amount{bytes: 100_000}}, &app{stdout: &out, stderr: &progress, json: true, now: time.Now}); err != nil {
+		if err := onDrive(t, probeCmd{Save: path, Size: amount.Amount{Bytes: 100_000}}, &app{stdout: &out, stderr: &progress, json: true, now: time.Now}); err != nil {
 			t.Fatal(err)
 		}
 		var printed drive.Profile
@@ -180,8 +181,8 @@ func TestProbeErrors(t *testing.T) {
 func TestBlockText(t *testing.T) {
 	for n, want := range map[int64]string{1 << 20: "1MiB", 4 << 20: "4MiB", 64 << 10: "64KiB", 53248: "52KiB", 1536 << 10: "1536KiB"} {
 		got := blockText(n)
-		var back amount
-		if err := back.UnmarshalText([]byte(got)); err != nil || got != want || back.bytes != n {
+		var back amount.Amount
+		if err := back.UnmarshalText([]byte(got)); err != nil || got != want || back.Bytes != n {
 			t.Errorf("%d: got %q, %v, want %q, which is read as the same", n, got, err, want)
 		}
 	}

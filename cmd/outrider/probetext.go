@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"outrider/internal/tables"
 	"outrider/layout/drive"
 )
 
@@ -16,17 +17,17 @@ type probeText struct {
 }
 
 func (p probeText) writeTo(w io.Writer) {
-	var f fields
-	f.add(p.Kind, "%s", p.Path)
-	f.add("spread over", "%s%s", bytesText(p.FileBytes), map[string]string{drive.KindFolder: ", a temporary file that is removed"}[p.Kind])
-	f.add("device", "%s", deviceText(p.Device))
+	var f tables.Fields
+	f.Add(p.Kind, "%s", p.Path)
+	f.Add("spread over", "%s%s", bytesText(p.FileBytes), map[string]string{drive.KindFolder: ", a temporary file that is removed"}[p.Kind])
+	f.Add("device", "%s", deviceText(p.Device))
 	reads := p.Engine
 	if !p.Direct && p.Fallback != "" {
 		reads += ": " + p.Fallback
 	}
-	f.add("reads", "%s", reads)
-	f.add("took", "%.1f s", p.Seconds)
-	f.writeTo(w)
+	f.Add("reads", "%s", reads)
+	f.Add("took", "%.1f s", p.Seconds)
+	f.Print(w)
 	fmt.Fprintln(w)
 	if len(p.Lanes) > 0 {
 		p.writeLanes(w)
@@ -52,7 +53,7 @@ func (p probeText) writeCells(w io.Writer, what string, figure func(drive.Cell) 
 	for _, d := range depths {
 		header = append(header, fmt.Sprintf("depth %d", d))
 	}
-	g := newGrid(header...)
+	g := tables.NewGrid(header...)
 	for _, size := range slices.Compact(sizes) { // cells come by size
 		row := []string{blockText(size)}
 		for _, d := range depths {
@@ -62,32 +63,32 @@ func (p probeText) writeCells(w io.Writer, what string, figure func(drive.Cell) 
 			}
 			row = append(row, text)
 		}
-		g.add(row...)
+		g.Add(row...)
 	}
-	g.writeTo(w)
+	g.Print(w)
 	fmt.Fprintln(w)
 }
 
 func (p probeText) writeLanes(w io.Writer) {
-	g := newGrid("lane", "bytes/s", "block", "depth", "latency µs", "device")
+	g := tables.NewGrid("lane", "bytes/s", "block", "depth", "latency µs", "device")
 	for _, l := range p.Lanes {
-		g.add(l.Path, bytesText(int64(l.BytesPerSecond)), blockText(l.BlockBytes), fmt.Sprint(l.Depth), fmt.Sprintf("%.0f", l.LatencySeconds*1e6), deviceText(drive.Device{Name: l.Device.Name, Model: l.Device.Model, FileSystem: l.Device.FileSystem}))
+		g.Add(l.Path, bytesText(int64(l.BytesPerSecond)), blockText(l.BlockBytes), fmt.Sprint(l.Depth), fmt.Sprintf("%.0f", l.LatencySeconds*1e6), deviceText(drive.Device{Name: l.Device.Name, Model: l.Device.Model, FileSystem: l.Device.FileSystem}))
 	}
-	g.writeTo(w)
+	g.Print(w)
 	fmt.Fprintln(w)
 }
 
 func (p probeText) writeAdvice(w io.Writer) {
-	var f fields
-	f.add("best", "%s/s", bytesText(int64(p.BytesPerSecond)))
-	f.add("latency", "%.0f µs for one small read alone", p.LatencySeconds*1e6)
-	f.add("use", "--depth %d --block %s", p.Depth, blockText(p.BlockBytes))
-	f.add("saved", "%s", p.saved)
-	f.add("warning", "%s", strings.ReplaceAll(p.Warning, "\n", "; "))
+	var f tables.Fields
+	f.Add("best", "%s/s", bytesText(int64(p.BytesPerSecond)))
+	f.Add("latency", "%.0f µs for one small read alone", p.LatencySeconds*1e6)
+	f.Add("use", "--depth %d --block %s", p.Depth, blockText(p.BlockBytes))
+	f.Add("saved", "%s", p.saved)
+	f.Add("warning", "%s", strings.ReplaceAll(p.Warning, "\n", "; "))
 	for _, note := range p.Notes {
-		f.add("note", "%s", note)
+		f.Add("note", "%s", note)
 	}
-	f.writeTo(w)
+	f.Print(w)
 }
 
 // deviceText is what is known of a device, empty if nothing is.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"outrider/internal/amount"
 	"outrider/layout"
 	"outrider/layout/drive"
 	"outrider/runtime"
@@ -13,10 +14,10 @@ import (
 
 // readFlags say how expert weights are read.
 type readFlags struct {
-	Engine string `help:"What reads: io_uring, pread, or buffered (through the page cache); auto takes io_uring where the system allows it, else pread (${default})." enum:"auto,io_uring,pread,buffered" default:"auto"`
-	Depth  int    `help:"Reads at once on each lane; 0 takes that of --probe, or else the runtime's default." default:"0" placeholder:"N"`
-	Block  amount `help:"Bytes of one read at most; by default those of --probe, or else the runtime's." placeholder:"BYTES"`
-	Probe  string `help:"Read as this file recommends, which outrider probe --save wrote." placeholder:"FILE"`
+	Engine string        `help:"What reads: io_uring, pread, or buffered (through the page cache); auto takes io_uring where the system allows it, else pread (${default})." enum:"auto,io_uring,pread,buffered" default:"auto"`
+	Depth  int           `help:"Reads at once on each lane; 0 takes that of --probe, or else the runtime's default." default:"0" placeholder:"N"`
+	Block  amount.Amount `help:"Bytes of one read at most; by default those of --probe, or else the runtime's." placeholder:"BYTES"`
+	Probe  string        `help:"Read as this file recommends, which outrider probe --save wrote." placeholder:"FILE"`
 }
 
 // mode is how files are opened.
@@ -44,7 +45,7 @@ func (f *readFlags) check() error {
 	if f.Depth < 0 || f.Depth > 1024 {
 		return usagef("--depth is %d, want 1 to 1024, or 0 for the default", f.Depth)
 	}
-	if f.Block.share > 0 || f.Block.bytes%4096 != 0 {
+	if f.Block.Share > 0 || f.Block.Bytes%4096 != 0 {
 		return usagef("--block is no multiple of 4096 bytes: give one such as 1MiB")
 	}
 	return nil
@@ -64,7 +65,7 @@ func (f *readFlags) profile() (*drive.Profile, error) {
 
 // apply sets the runtime's options.
 func (f *readFlags) apply(o *runtime.Options) (err error) {
-	o.Depth, o.Block = f.Depth, f.Block.bytes
+	o.Depth, o.Block = f.Depth, f.Block.Bytes
 	o.Drive, err = f.profile()
 	return err
 }
@@ -74,9 +75,9 @@ func (f *readFlags) apply(o *runtime.Options) (err error) {
 func (f *readFlags) settings() (depth int, block int64, err error) {
 	p, err := f.profile()
 	if p == nil {
-		return f.Depth, f.Block.bytes, err
+		return f.Depth, f.Block.Bytes, err
 	}
-	return cmp.Or(f.Depth, p.Depth), cmp.Or(f.Block.bytes, p.BlockBytes), nil
+	return cmp.Or(f.Depth, p.Depth), cmp.Or(f.Block.Bytes, p.BlockBytes), nil
 }
 
 // enginesText names what reads the lanes, each once: "io_uring, buffered".

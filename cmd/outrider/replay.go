@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"outrider/internal/amount"
 	"outrider/internal/dummystore"
 	"outrider/internal/mmaparm"
 	"outrider/internal/passes"
@@ -17,19 +18,19 @@ import (
 )
 
 type replayCmd struct {
-	Trace     string        `arg:"" help:"Routing data: a file, or the folder of one recording."`
-	Store     string        `arg:"" optional:"" help:"A store, or a checkpoint in place, of the trace's shape. If it is left out, a store of the trace's shape without weights is made in --dir and removed at the end."`
-	Budget    []amount      `help:"Memory for experts, in per cent of all experts or in bytes; several make a cell of each. Default: ${default}." default:"25%" placeholder:"SIZE"`
-	Runs      []string      `help:"What to compare: ${runs}; mmap (the files mapped into memory, the page cache held to the budget). Default: ${default}." default:"lru,online,online+spec,mmap" placeholder:"RUN"`
-	Compute   time.Duration `help:"Compute of a layer in a pass, imitated (${default})." default:"1ms" placeholder:"TIME"`
-	Attention float64       `help:"Share of it before the layer's routing is known (${default})." default:"0.5" placeholder:"SHARE"`
-	Rounds    int           `help:"How often every arm plays the trace, each time from a cold start (${default})." default:"3" placeholder:"N"`
-	MaxTokens int           `help:"Replay this many tokens; 0 means all (${default})." default:"200" placeholder:"N"`
-	Batch     int           `help:"Sequences that run in one pass." default:"1" placeholder:"B"`
-	Chunk     int           `help:"Prompt tokens of a sequence in one pass, where the trace tells prefill from decode." default:"1" placeholder:"T"`
-	Record    amount        `help:"Size of an expert in the store that is made if STORE is left out (${default})." default:"256KiB" placeholder:"BYTES"`
-	Dir       string        `help:"Where that store is made; default: the system's folder for temporary files." placeholder:"DIR"`
-	Plot      string        `help:"Also draw stall and hits against budget: .svg or .png." placeholder:"FILE"`
+	Trace     string          `arg:"" help:"Routing data: a file, or the folder of one recording."`
+	Store     string          `arg:"" optional:"" help:"A store, or a checkpoint in place, of the trace's shape. If it is left out, a store of the trace's shape without weights is made in --dir and removed at the end."`
+	Budget    []amount.Amount `help:"Memory for experts, in per cent of all experts or in bytes; several make a cell of each. Default: ${default}." default:"25%" placeholder:"SIZE"`
+	Runs      []string        `help:"What to compare: ${runs}; mmap (the files mapped into memory, the page cache held to the budget). Default: ${default}." default:"lru,online,online+spec,mmap" placeholder:"RUN"`
+	Compute   time.Duration   `help:"Compute of a layer in a pass, imitated (${default})." default:"1ms" placeholder:"TIME"`
+	Attention float64         `help:"Share of it before the layer's routing is known (${default})." default:"0.5" placeholder:"SHARE"`
+	Rounds    int             `help:"How often every arm plays the trace, each time from a cold start (${default})." default:"3" placeholder:"N"`
+	MaxTokens int             `help:"Replay this many tokens; 0 means all (${default})." default:"200" placeholder:"N"`
+	Batch     int             `help:"Sequences that run in one pass." default:"1" placeholder:"B"`
+	Chunk     int             `help:"Prompt tokens of a sequence in one pass, where the trace tells prefill from decode." default:"1" placeholder:"T"`
+	Record    amount.Amount   `help:"Size of an expert in the store that is made if STORE is left out (${default})." default:"256KiB" placeholder:"BYTES"`
+	Dir       string          `help:"Where that store is made; default: the system's folder for temporary files." placeholder:"DIR"`
+	Plot      string          `help:"Also draw stall and hits against budget: .svg or .png." placeholder:"FILE"`
 	readFlags
 	recording
 }
@@ -92,7 +93,7 @@ func (c *replayCmd) check() error {
 		return usagef("--max-tokens, --rounds, --batch and --chunk are %d, %d, %d and %d, want 0, 1, 1, 1 or more", c.MaxTokens, c.Rounds, c.Batch, c.Chunk)
 	case c.Compute <= 0 || !(c.Attention > 0 && c.Attention <= 1):
 		return usagef("--compute is %v and --attention %v, want more than 0, and more than 0 to 1", c.Compute, c.Attention)
-	case c.Record.bytes <= 0:
+	case c.Record.Bytes <= 0:
 		return usagef("--record is a share, want bytes such as 256KiB")
 	}
 	for _, run := range c.Runs {
@@ -116,7 +117,7 @@ func (c *replayCmd) makeStore(ctx context.Context, a *app, shape layout.Shape) (
 		return "", "", fmt.Errorf("replay: %w: name another folder with --dir", err)
 	}
 	store = filepath.Join(folder, "dummy.outrider")
-	o := dummystore.Options{Shape: shape, RecordBytes: c.Record.bytes, FS: layout.OS(), Dir: store}
+	o := dummystore.Options{Shape: shape, RecordBytes: c.Record.Bytes, FS: layout.OS(), Dir: store}
 	plan, err := dummystore.Plan(o)
 	if err == nil {
 		a.warn(fmt.Sprintf("no store was named: making one without weights, %s in %s, for this call", bytesText(plan.Bytes()), folder))
@@ -180,7 +181,7 @@ func (c *replayCmd) cells(allBytes int64) []replay.Cell {
 	var cells []replay.Cell
 	for _, budget := range c.Budget {
 		for _, run := range c.Runs {
-			cells = append(cells, replay.Cell{Run: run, BudgetBytes: budget.of(allBytes)})
+			cells = append(cells, replay.Cell{Run: run, BudgetBytes: budget.Of(allBytes)})
 		}
 	}
 	return cells

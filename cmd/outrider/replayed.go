@@ -11,6 +11,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"outrider/internal/amount"
 	"outrider/internal/plots"
 	"outrider/internal/sim"
 	"outrider/trace"
@@ -53,7 +54,7 @@ func (c *cacheSize) UnmarshalText(text []byte) error {
 		*c = cacheSize{experts: n}
 		return nil
 	}
-	var part share
+	var part amount.Share
 	if err := part.UnmarshalText([]byte(s)); err == nil {
 		*c = cacheSize{share: float64(part)}
 		return nil

@@ -11,6 +11,7 @@ import (
 	"outrider/internal/plots"
 	"outrider/internal/replay"
 	"outrider/internal/sim"
+	"outrider/internal/tables"
 )
 
 // replayed is what replay --json prints. The fields of a cell that simulate has
@@ -135,21 +136,21 @@ func spread(rounds []replay.Round) (least, most float64) {
 
 func (r *replayed) writeTo(w io.Writer) {
 	r.Trace.writeTo(w)
-	var f fields
-	f.add("store", "%s%s", r.Store.Path, map[bool]string{true: " (made for this call, without weights)"}[r.Store.Made])
-	f.add("experts", "%s", sizeText(r.Store.AllBytes))
+	var f tables.Fields
+	f.Add("store", "%s%s", r.Store.Path, map[bool]string{true: " (made for this call, without weights)"}[r.Store.Made])
+	f.Add("experts", "%s", sizeText(r.Store.AllBytes))
 	reads := r.Store.Engine
 	if r.Store.Fallback != "" {
 		reads += ": " + r.Store.Fallback
 	}
-	f.add("reads", "%s", reads)
+	f.Add("reads", "%s", reads)
 	cold := "no page of the store was in the page cache"
 	if !r.Cold {
 		cold = "not cold: " + r.ColdWhy
 	}
-	f.add("start", "%s", cold)
-	f.add("compute", "%.4g us a layer, imitated", r.ComputeUS)
-	f.writeTo(w)
+	f.Add("start", "%s", cold)
+	f.Add("compute", "%.4g us a layer, imitated", r.ComputeUS)
+	f.Print(w)
 	fmt.Fprintln(w)
 	r.writeCells(w)
 	for _, c := range r.Cells {
@@ -164,7 +165,7 @@ func (r *replayed) writeTo(w io.Writer) {
 }
 
 func (r *replayed) writeCells(w io.Writer) {
-	g := newGrid("cache", "run", "hits", "stall/compute", "spread", "demand/token", "spec/token",
+	g := tables.NewGrid("cache", "run", "hits", "stall/compute", "spread", "demand/token", "spec/token",
 		"useful", "late", "wasted", "displaced", "complete", "recall@k", "read/s", "raw/s", "ratio")
 	for _, c := range r.Cells {
 		name := c.Run
@@ -183,9 +184,9 @@ func (r *replayed) writeCells(w io.Writer) {
 			row[11], row[12] = fmt.Sprintf("%.1f %%", 100*c.LayerCompleteRate), recallText(c.RecallAtK)
 			row[14], row[15] = bytesText(int64(c.RawBytesPerSecond)), fmt.Sprintf("%.3g", c.Ratio)
 		}
-		g.add(row...)
+		g.Add(row...)
 	}
-	g.writeTo(w)
+	g.Print(w)
 }
 
 func readAheadText(n int64) string {

@@ -7,25 +7,28 @@ import (
 	"io"
 	"io/fs"
 
+	"outrider/internal/amount"
+	"outrider/internal/costs"
 	"outrider/internal/refmodel"
+	"outrider/internal/tables"
 	"outrider/layout"
 	"outrider/runtime"
 	"outrider/trace"
 )
 
 type runCmd struct {
-	Model       string  `arg:"" name:"model-or-store" help:"A store's folder, or a GGUF checkpoint (file, any shard or folder), whose experts are then read in place."`
-	Prompt      string  `required:"" help:"The text to go on from." placeholder:"TEXT"`
-	Tokens      int     `short:"n" help:"How many tokens to generate (${default})." default:"64" placeholder:"N"`
-	Budget      amount  `help:"Memory for experts: a share of what all of them take, or bytes (${default})." default:"25%" placeholder:"25%|512MiB"`
-	Policy      string  `help:"outrider: forecast decides what is kept and read ahead; keep: what is kept only; lru: neither." enum:"outrider,keep,lru" default:"outrider"`
-	Dense       string  `name:"model" help:"The GGUF file that holds the dense weights of a store; by default the one it was built from." placeholder:"GGUF"`
-	Temperature float64 `help:"Sample at this temperature; 0 takes the likeliest token (${default})." default:"0" placeholder:"T"`
-	TopP        float64 `help:"Sample from the likeliest tokens that reach this sum of probabilities (${default})." default:"1" placeholder:"P"`
-	Seed        uint64  `help:"Makes sampling repeatable (${default})." default:"1" placeholder:"N"`
-	Forecast    string  `help:"Go on from the forecast saved in this file, if it is there, and save there in the end what was learned, also when interrupted." placeholder:"FILE"`
-	Lookahead   bool    `help:"While generating, apply the next layers' routers to what each router sees: better forecasts (on)." negatable:"" default:"true"`
-	TraceOut    string  `help:"Record the routing in this new file: binary, or JSON lines if it ends in .jsonl, either packed if it ends in .gz or .zst." placeholder:"FILE"`
+	Model       string        `arg:"" name:"model-or-store" help:"A store's folder, or a GGUF checkpoint (file, any shard or folder), whose experts are then read in place."`
+	Prompt      string        `required:"" help:"The text to go on from." placeholder:"TEXT"`
+	Tokens      int           `short:"n" help:"How many tokens to generate (${default})." default:"64" placeholder:"N"`
+	Budget      amount.Amount `help:"Memory for experts: a share of what all of them take, or bytes (${default})." default:"25%" placeholder:"25%|512MiB"`
+	Policy      string        `help:"outrider: forecast decides what is kept and read ahead; keep: what is kept only; lru: neither." enum:"outrider,keep,lru" default:"outrider"`
+	Dense       string        `name:"model" help:"The GGUF file that holds the dense weights of a store; by default the one it was built from." placeholder:"GGUF"`
+	Temperature float64       `help:"Sample at this temperature; 0 takes the likeliest token (${default})." default:"0" placeholder:"T"`
+	TopP        float64       `help:"Sample from the likeliest tokens that reach this sum of probabilities (${default})." default:"1" placeholder:"P"`
+	Seed        uint64        `help:"Makes sampling repeatable (${default})." default:"1" placeholder:"N"`
+	Forecast    string        `help:"Go on from the forecast saved in this file, if it is there, and save there in the end what was learned, also when interrupted." placeholder:"FILE"`
+	Lookahead   bool          `help:"While generating, apply the next layers' routers to what each router sees: better forecasts (on)." negatable:"" default:"true"`
+	TraceOut    string        `help:"Record the routing in this new file: binary, or JSON lines if it ends in .jsonl, either packed if it ends in .gz or .zst." placeholder:"FILE"`
 	readFlags
 }
 
@@ -37,19 +40,19 @@ func (runCmd) Help() string {
 
 // runSummary is what --json prints.
 type runSummary struct {
-	Model        string  `json:"model"`
-	Policy       string  `json:"policy"`
-	BudgetBytes  int64   `json:"budget_bytes"`
-	BudgetShare  float64 `json:"budget_share"`
-	PromptTokens int     `json:"prompt_tokens"`
-	Text         string  `json:"text"`
-	Tokens       []int32 `json:"token_ids"`
-	Stop         string  `json:"stop"`
-	Direct       bool    `json:"direct"`
-	Fallback     string  `json:"fallback,omitempty"`
-	Engine       string  `json:"engine"` // that reads
-	Prompt       costs   `json:"prompt"`
-	Decode       costs   `json:"decode"`
+	Model        string        `json:"model"`
+	Policy       string        `json:"policy"`
+	BudgetBytes  int64         `json:"budget_bytes"`
+	BudgetShare  float64       `json:"budget_share"`
+	PromptTokens int           `json:"prompt_tokens"`
+	Text         string        `json:"text"`
+	Tokens       []int32       `json:"token_ids"`
+	Stop         string        `json:"stop"`
+	Direct       bool          `json:"direct"`
+	Fallback     string        `json:"fallback,omitempty"`
+	Engine       string        `json:"engine"` // that reads
+	Prompt       costs.Figures `json:"prompt"`
+	Decode       costs.Figures `json:"decode"`
 
 	Forecast  *forecastSummary `json:"forecast,omitempty"`
 	Lookahead *lookedAhead     `json:"lookahead,omitempty"` // nil: no layer was looked ahead from
@@ -130,8 +133,8 @@ func (c *runCmd) prepare(m *model) (p prepared, err error) {
 func (c *runCmd) summarise(model string, out generation, stats runtime.Stats, total int64) *runSummary {
 	s := &runSummary{
 		Model: model, Policy: c.Policy, BudgetBytes: stats.Memory.Budget, BudgetShare: float64(stats.Memory.Budget) / float64(total),
-		PromptTokens: int(out.prompt.tokens), Text: out.Text, Tokens: out.Tokens, Stop: out.Stop.String(),
-		Prompt: out.prompt.figures(), Decode: out.decode.figures(),
+		PromptTokens: int(out.prompt.Tokens), Text: out.Text, Tokens: out.Tokens, Stop: out.Stop.String(),
+		Prompt: out.prompt.Figures(), Decode: out.decode.Figures(),
 	}
 	s.Direct, s.Fallback = lanesRead(stats)
 	s.Engine = enginesText(enginesOf(stats))
@@ -187,7 +190,7 @@ func (c *runCmd) loadDense(fsys layout.FS, m *model) (*refmodel.Model, error) {
 }
 
 func (c *runCmd) options(total int64) (runtime.Options, error) {
-	o := runtime.Options{BudgetBytes: c.Budget.of(total)}
+	o := runtime.Options{BudgetBytes: c.Budget.Of(total)}
 	switch c.Policy {
 	case "keep":
 		o.NoSpeculation = true
@@ -228,36 +231,36 @@ func (c *runCmd) generate(ctx context.Context, a *app, dense *refmodel.Model, in
 }
 
 func (s *runSummary) writeTo(w io.Writer) {
-	var f fields
-	f.add("model", "%s", s.Model)
-	f.add("budget", "%s, %.1f %% of all experts, policy %s", sizeText(s.BudgetBytes), 100*s.BudgetShare, s.Policy)
+	var f tables.Fields
+	f.Add("model", "%s", s.Model)
+	f.Add("budget", "%s, %.1f %% of all experts, policy %s", sizeText(s.BudgetBytes), 100*s.BudgetShare, s.Policy)
 	reads := s.Engine
 	if s.Fallback != "" {
 		reads += ": " + s.Fallback
 	}
-	f.add("reads", "%s", reads)
+	f.Add("reads", "%s", reads)
 	if s.Forecast != nil {
-		f.add("forecast", "%s", s.Forecast)
+		f.Add("forecast", "%s", s.Forecast)
 	}
 	if l := s.Lookahead; l != nil {
-		f.add("look-ahead", "from %d layers of tokens, %d more lost", l.Told, l.Lost)
+		f.Add("look-ahead", "from %d layers of tokens, %d more lost", l.Told, l.Lost)
 	}
-	f.add("ended", "%s", map[string]string{"length": "as many tokens as asked for", "end": "the model ended the text", "context": "the model's context is full"}[s.Stop])
+	f.Add("ended", "%s", map[string]string{"length": "as many tokens as asked for", "end": "the model ended the text", "context": "the model's context is full"}[s.Stop])
 	fmt.Fprintln(w)
-	f.writeTo(w)
+	f.Print(w)
 	fmt.Fprintln(w)
-	g := newGrid(costHeader("phase")...)
-	g.add(s.Prompt.cells("prompt")...)
-	g.add(s.Decode.cells("decode")...)
-	g.writeTo(w)
+	g := tables.NewGrid(costHeader("phase")...)
+	g.Add(costCells("prompt", s.Prompt)...)
+	g.Add(costCells("decode", s.Decode)...)
+	g.Print(w)
 }
 
 func costHeader(first string) []string {
 	return []string{first, "tokens", "tokens/s", "stall µs/token", "hits", "MB/token", "useful", "late", "wasted", "displaced"}
 }
 
-func (c costs) cells(first string) []string {
-	return []string{first, fmt.Sprint(c.Tokens), fmt.Sprintf("%.0f", c.TokensPerSecond), fmt.Sprintf("%.0f", c.StallPerToken),
-		fmt.Sprintf("%.1f %%", 100*c.Hits), fmt.Sprintf("%.3f", c.BytesPerToken/1e6),
-		fmt.Sprint(c.Useful), fmt.Sprint(c.Late), fmt.Sprint(c.Wasted), fmt.Sprint(c.Displaced)}
+func costCells(first string, f costs.Figures) []string {
+	return []string{first, fmt.Sprint(f.Tokens), fmt.Sprintf("%.0f", f.TokensPerSecond), fmt.Sprintf("%.0f", f.StallPerToken),
+		fmt.Sprintf("%.1f %%", 100*f.Hits), fmt.Sprintf("%.3f", f.BytesPerToken/1e6),
+		fmt.Sprint(f.Useful), fmt.Sprint(f.Late), fmt.Sprint(f.Wasted), fmt.Sprint(f.Displaced)}
 }

@@ -10,25 +10,27 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"outrider/internal/amount"
 	"outrider/internal/runs"
 	"outrider/internal/sim"
+	"outrider/internal/tables"
 	"outrider/trace"
 )
 
 type simulateCmd struct {
-	Trace     []string    `arg:"" help:"Routing data: one file, the files of one recording, or their folder."`
-	Cache     []cacheSize `help:"Cache size: a share of all experts (25%), a number of experts (192), or bytes (4GiB, needs --record); several make a cell of each. Default: ${default}." default:"25%" placeholder:"SIZE"`
-	Runs      []string    `help:"What to compare: ${runs}. Default: ${default}." default:"lru,online,online+spec,optimum" placeholder:"RUN"`
-	Ratio     []float64   `help:"Time to read the experts of one layer, one after the other, over the time to compute it (${default})." default:"1" placeholder:"RATIO"`
-	Attention float64     `help:"Share of a layer's compute before its routing is known (${default})." default:"0.5" placeholder:"SHARE"`
-	Batch     int         `help:"Sequences that run in one pass; their layers take the union of their experts. 1: the tokens as they come in the trace." default:"1" placeholder:"B"`
-	Chunk     int         `help:"Prompt tokens of a sequence in one pass, where the trace tells prefill from decode." default:"1" placeholder:"T"`
-	Device    []driveFlag `help:"A drive, such as 3GB/s or 3GB/s+80us (bandwidth and latency of each read); several share each expert. Default: one that reads an expert at a time." placeholder:"DRIVE"`
-	Record    amount      `help:"Size of an expert, for --device and for --cache in bytes." placeholder:"BYTES"`
-	Warm      share       `help:"The forecast only learns from this first share of the trace, such as 20%; the rest is replayed, from an empty cache." placeholder:"SHARE" xor:"warm"`
-	Skip      share       `help:"Leave this first share out without learning from it: what --warm is to be compared with." placeholder:"SHARE" xor:"warm"`
-	MaxTokens int         `help:"Replay this many tokens only; 0 means all." default:"0" placeholder:"N"`
-	Plot      string      `help:"Also draw stall and hits against cache size: .svg or .png." placeholder:"FILE"`
+	Trace     []string      `arg:"" help:"Routing data: one file, the files of one recording, or their folder."`
+	Cache     []cacheSize   `help:"Cache size: a share of all experts (25%), a number of experts (192), or bytes (4GiB, needs --record); several make a cell of each. Default: ${default}." default:"25%" placeholder:"SIZE"`
+	Runs      []string      `help:"What to compare: ${runs}. Default: ${default}." default:"lru,online,online+spec,optimum" placeholder:"RUN"`
+	Ratio     []float64     `help:"Time to read the experts of one layer, one after the other, over the time to compute it (${default})." default:"1" placeholder:"RATIO"`
+	Attention float64       `help:"Share of a layer's compute before its routing is known (${default})." default:"0.5" placeholder:"SHARE"`
+	Batch     int           `help:"Sequences that run in one pass; their layers take the union of their experts. 1: the tokens as they come in the trace." default:"1" placeholder:"B"`
+	Chunk     int           `help:"Prompt tokens of a sequence in one pass, where the trace tells prefill from decode." default:"1" placeholder:"T"`
+	Device    []driveFlag   `help:"A drive, such as 3GB/s or 3GB/s+80us (bandwidth and latency of each read); several share each expert. Default: one that reads an expert at a time." placeholder:"DRIVE"`
+	Record    amount.Amount `help:"Size of an expert, for --device and for --cache in bytes." placeholder:"BYTES"`
+	Warm      amount.Share  `help:"The forecast only learns from this first share of the trace, such as 20%; the rest is replayed, from an empty cache." placeholder:"SHARE" xor:"warm"`
+	Skip      amount.Share  `help:"Leave this first share out without learning from it: what --warm is to be compared with." placeholder:"SHARE" xor:"warm"`
+	MaxTokens int           `help:"Replay this many tokens only; 0 means all." default:"0" placeholder:"N"`
+	Plot      string        `help:"Also draw stall and hits against cache size: .svg or .png." placeholder:"FILE"`
 	recording
 }
 
@@ -132,7 +134,7 @@ func (c *simulateCmd) cells() ([]cell, error) {
 		return nil, usagef("--batch is %d and --chunk %d, want 1 or more", c.Batch, c.Chunk)
 	case len(c.Runs) == 0 || len(c.Cache) == 0 || len(c.Ratio) == 0:
 		return nil, usagef("--runs, --cache and --ratio want a value each")
-	case c.Record.share > 0:
+	case c.Record.Share > 0:
 		return nil, usagef("--record is a share, want bytes such as 12MiB")
 	}
 	for _, run := range c.Runs {
@@ -141,14 +143,14 @@ func (c *simulateCmd) cells() ([]cell, error) {
 		}
 	}
 	inBytes := slices.ContainsFunc(c.Cache, func(size cacheSize) bool { return size.bytes > 0 })
-	if c.Record.bytes == 0 && (inBytes || len(c.Device) > 0) {
+	if c.Record.Bytes == 0 && (inBytes || len(c.Device) > 0) {
 		return nil, usagef("--cache in bytes and --device need the size of an expert: give --record, such as --record 12MiB")
 	}
 	var cells []cell
 	for _, size := range c.Cache {
 		for _, ratio := range c.Ratio {
 			o := sim.Options{
-				Ratio: ratio, Attention: c.Attention, Batch: c.Batch, Chunk: c.Chunk, RecordBytes: c.Record.bytes,
+				Ratio: ratio, Attention: c.Attention, Batch: c.Batch, Chunk: c.Chunk, RecordBytes: c.Record.Bytes,
 				CacheShare: size.share, CacheExperts: size.experts, CacheBytes: size.bytes,
 				MaxTokens: c.MaxTokens, Warm: float64(c.Warm), Skip: float64(c.Skip),
 			}
@@ -171,16 +173,16 @@ func (c *simulateCmd) cells() ([]cell, error) {
 
 func (s *simulation) writeTo(w io.Writer) {
 	s.Trace.writeTo(w)
-	g := newGrid("cache", "ratio", "run", "hits", "stall/compute", "demand/token", "spec/token",
+	g := tables.NewGrid("cache", "ratio", "run", "hits", "stall/compute", "demand/token", "spec/token",
 		"useful", "late", "wasted", "displaced", "complete", "recall@k")
 	for _, r := range s.Cells {
-		g.add(fmt.Sprintf("%.4g %%", 100*r.CacheShare), fmt.Sprintf("%.4g", r.Ratio), r.Run,
+		g.Add(fmt.Sprintf("%.4g %%", 100*r.CacheShare), fmt.Sprintf("%.4g", r.Ratio), r.Run,
 			fmt.Sprintf("%.1f %%", 100*r.Hits), fmt.Sprintf("%.3f", r.StallOverCompute),
 			fmt.Sprintf("%.2f", r.DemandReadsPerToken), fmt.Sprintf("%.2f", r.SpeculativeReadsPerToken),
 			fmt.Sprint(r.Useful), fmt.Sprint(r.Late), fmt.Sprint(r.Wasted), fmt.Sprint(r.Displaced),
 			fmt.Sprintf("%.1f %%", 100*r.LayerCompleteRate), recallText(r.RecallAtK))
 	}
-	g.writeTo(w)
+	g.Print(w)
 }
 
 func recallText(recall float64) string {

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"outrider/internal/synthckpt"
+	"outrider/internal/tables"
 )
 
 type synthFamiliesCmd struct{}
@@ -25,10 +26,10 @@ func (synthFamiliesCmd) Run(_ context.Context, a *app) error {
 		return err
 	}
 	return a.print(familyList{families}, func(w io.Writer) {
-		g := newGrid("family", "format", "models")
+		g := tables.NewGrid("family", "format", "models")
 		for _, f := range families {
-			g.add(f.Name, f.Format, f.Models)
+			g.Add(f.Name, f.Format, f.Models)
 		}
-		g.writeTo(w)
+		g.Print(w)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"outrider/internal/tables"
 	"outrider/internal/widen"
 	"outrider/layout"
 	"outrider/layout/gguf"
@@ -129,20 +130,20 @@ func (c *synthWidenCmd) result(plan *widen.Plan, report widen.Report, size int64
 }
 
 func (w *widening) writeTo(out io.Writer) {
-	var f fields
-	f.add("written", "%s, %s", w.Out, sizeText(w.BytesOut))
-	f.add("model", "%s (%s), %s of tensors before", w.Model, w.Architecture, sizeText(w.BytesIn))
-	f.add("stream", "%d wide, %d times before", w.Hidden, w.Width)
-	f.add("experts", "%d layers x %d, inner width %d, %s each", w.Layers, w.Experts, w.ExpertWidth, sizeText(w.ExpertBytes))
+	var f tables.Fields
+	f.Add("written", "%s, %s", w.Out, sizeText(w.BytesOut))
+	f.Add("model", "%s (%s), %s of tensors before", w.Model, w.Architecture, sizeText(w.BytesIn))
+	f.Add("stream", "%d wide, %d times before", w.Hidden, w.Width)
+	f.Add("experts", "%d layers x %d, inner width %d, %s each", w.Layers, w.Experts, w.ExpertWidth, sizeText(w.ExpertBytes))
 	if w.Untied {
-		f.add("output", "a tensor of its own: it was the embedding's")
+		f.Add("output", "a tensor of its own: it was the embedding's")
 	}
 	if w.HeadsToo {
-		f.add("heads", "repeated with the stream, and so is the KV cache")
+		f.Add("heads", "repeated with the stream, and so is the KV cache")
 	}
 	if w.UnevenBlocks > 0 {
-		f.add("uneven", "%d numbers or blocks of the small model were too small for equal copies; theirs add up to them all the same", w.UnevenBlocks)
+		f.Add("uneven", "%d numbers or blocks of the small model were too small for equal copies; theirs add up to them all the same", w.UnevenBlocks)
 	}
-	f.add("took", "%.1f s, %s/s", w.Seconds, bytesText(int64(w.BytesPerSecond)))
-	f.writeTo(out)
+	f.Add("took", "%.1f s, %s/s", w.Seconds, bytesText(int64(w.BytesPerSecond)))
+	f.Print(out)
 }

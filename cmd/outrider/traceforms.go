@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"outrider/internal/tables"
 	"outrider/trace/importer"
 )
 
@@ -32,14 +33,14 @@ func (traceFormsCmd) Run(_ context.Context, a *app) error {
 		list.Forms = append(list.Forms, formSummary(f))
 	}
 	return a.print(list, func(w io.Writer) {
-		g := newGrid("form", "tool", "holds", "what it is")
+		g := tables.NewGrid("form", "tool", "holds", "what it is")
 		for _, f := range list.Forms {
 			holds := "trace"
 			if f.Histogram {
 				holds = "histogram"
 			}
-			g.add(f.Name, f.Tool, holds, f.Title)
+			g.Add(f.Name, f.Tool, holds, f.Title)
 		}
-		g.writeTo(w)
+		g.Print(w)
 	})
 }

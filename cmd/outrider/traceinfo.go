@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"outrider/internal/tables"
 	"outrider/trace"
 )
 
@@ -123,41 +124,41 @@ func summarise(paths []string, stats *trace.Stats) *traceSummary {
 }
 
 func (s *traceSummary) writeTo(w io.Writer) {
-	var f fields
-	f.add("trace", "%s", s.Path)
-	f.add("form", "%s", s.Form)
-	f.add("model", "%s", s.Model)
-	f.add("source", "%s", s.Source)
-	f.add("note", "%s", s.Note)
-	f.add("shape", "%d layers x %d experts, top %d", s.Layers, s.Experts, s.TopK)
+	var f tables.Fields
+	f.Add("trace", "%s", s.Path)
+	f.Add("form", "%s", s.Form)
+	f.Add("model", "%s", s.Model)
+	f.Add("source", "%s", s.Source)
+	f.Add("note", "%s", s.Note)
+	f.Add("shape", "%d layers x %d experts, top %d", s.Layers, s.Experts, s.TopK)
 	more := ""
 	if !s.Complete {
 		more = ", and more that were not read"
 	}
-	f.add("tokens", "%d in %d sequences%s", s.Tokens, s.Sequences, more)
-	f.add("phases", "prefill %d, decode %d, unknown %d", s.Prefill, s.Decode, s.Unknown)
-	f.add("carries", "%s", carried(s))
-	f.add("told", "ids: %s, best expert first: %s, sequences apart: %s", s.IDs, s.Ranked, s.Sequenced)
-	f.add("cycle", "%.1f experts a token on average, at most %d", s.Cycle, s.MaxCycle)
-	f.add("hint", "%s", s.Hint)
+	f.Add("tokens", "%d in %d sequences%s", s.Tokens, s.Sequences, more)
+	f.Add("phases", "prefill %d, decode %d, unknown %d", s.Prefill, s.Decode, s.Unknown)
+	f.Add("carries", "%s", carried(s))
+	f.Add("told", "ids: %s, best expert first: %s, sequences apart: %s", s.IDs, s.Ranked, s.Sequenced)
+	f.Add("cycle", "%.1f experts a token on average, at most %d", s.Cycle, s.MaxCycle)
+	f.Add("hint", "%s", s.Hint)
 	for _, text := range s.Notes {
-		f.add("note", "%s", text)
+		f.Add("note", "%s", text)
 	}
 	for _, text := range s.Warnings {
-		f.add("warning", "%s", text)
+		f.Add("warning", "%s", text)
 	}
-	f.writeTo(w)
+	f.Print(w)
 	fmt.Fprintln(w)
-	g := newGrid("layer", "block", "entropy", "max/mean", "reuse", "chance", "from token", "from layer")
+	g := tables.NewGrid("layer", "block", "entropy", "max/mean", "reuse", "chance", "from token", "from layer")
 	for _, l := range s.PerLayer {
 		token, layer := "-", "-"
 		if s.Informed {
 			token, layer = fmt.Sprintf("%.3f", l.TokenInfo), fmt.Sprintf("%.3f", l.LayerInfo)
 		}
-		g.add(fmt.Sprint(l.Layer), fmt.Sprint(l.Block), fmt.Sprintf("%.3f", l.Entropy), fmt.Sprintf("%.2f", l.MaxMean),
+		g.Add(fmt.Sprint(l.Layer), fmt.Sprint(l.Block), fmt.Sprintf("%.3f", l.Entropy), fmt.Sprintf("%.2f", l.MaxMean),
 			fmt.Sprintf("%.3f", l.Reuse), fmt.Sprintf("%.3f", l.ReuseChance), token, layer)
 	}
-	g.writeTo(w)
+	g.Print(w)
 	if !s.Informed {
 		fmt.Fprintln(w, "\nfrom token, from layer: not measured, the trace is too short for that (or the model too large)")
 	}

@@ -10,21 +10,23 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"outrider/internal/amount"
+	"outrider/internal/tables"
 	"outrider/router"
 	"outrider/router/learned/train"
 	"outrider/trace"
 )
 
 type trainCmd struct {
-	Trace     []string `arg:"" help:"Routing data of one model: each argument is a file, or the folder of one recording."`
-	Out       string   `required:"" short:"o" help:"The file to write, which must not exist." placeholder:"FILE"`
-	Force     bool     `help:"Write it even if it exists."`
-	Epochs    int      `help:"The most times that all examples are learned from (${default})." default:"30" placeholder:"N"`
-	Patience  int      `help:"Stop after so many epochs without a better held-out loss (${default})." default:"3" placeholder:"N"`
-	HoldOut   share    `help:"Share of the sequences that is not trained on but decides when to stop (${default})." default:"20%" placeholder:"SHARE"`
-	Seed      uint64   `help:"The same seed and traces give the same network (${default})." default:"0" placeholder:"N"`
-	Memory    amount   `help:"Memory for examples; of more tokens than fit a random part is taken (${default})." default:"256MiB" placeholder:"BYTES"`
-	MaxTokens int      `help:"Use this many tokens of each trace only; 0 means all." default:"0" placeholder:"N"`
+	Trace     []string      `arg:"" help:"Routing data of one model: each argument is a file, or the folder of one recording."`
+	Out       string        `required:"" short:"o" help:"The file to write, which must not exist." placeholder:"FILE"`
+	Force     bool          `help:"Write it even if it exists."`
+	Epochs    int           `help:"The most times that all examples are learned from (${default})." default:"30" placeholder:"N"`
+	Patience  int           `help:"Stop after so many epochs without a better held-out loss (${default})." default:"3" placeholder:"N"`
+	HoldOut   amount.Share  `help:"Share of the sequences that is not trained on but decides when to stop (${default})." default:"20%" placeholder:"SHARE"`
+	Seed      uint64        `help:"The same seed and traces give the same network (${default})." default:"0" placeholder:"N"`
+	Memory    amount.Amount `help:"Memory for examples; of more tokens than fit a random part is taken (${default})." default:"256MiB" placeholder:"BYTES"`
+	MaxTokens int           `help:"Use this many tokens of each trace only; 0 means all." default:"0" placeholder:"N"`
 	recording
 }
 
@@ -61,7 +63,7 @@ func (c *trainCmd) Run(ctx context.Context, a *app) error {
 	}
 	watch := trainingProgress{app: a}
 	m, report, err := train.Train(ctx, traces, train.Options{
-		Seed: c.Seed, HoldOut: float64(c.HoldOut), Epochs: c.Epochs, Patience: c.Patience, MemoryBytes: c.Memory.bytes, Progress: watch.tell,
+		Seed: c.Seed, HoldOut: float64(c.HoldOut), Epochs: c.Epochs, Patience: c.Patience, MemoryBytes: c.Memory.Bytes, Progress: watch.tell,
 	})
 	watch.finish()
 	if err != nil {
@@ -81,7 +83,7 @@ func (c *trainCmd) check() error {
 		return usagef("--epochs is %d and --patience %d, want 1 or more", c.Epochs, c.Patience)
 	case c.HoldOut == 1:
 		return usagef("--hold-out is all sequences, want less: nothing would be left to train on")
-	case c.Memory.share > 0:
+	case c.Memory.Share > 0:
 		return usagef("--memory is a share, want bytes such as 256MiB")
 	case c.MaxTokens < 0:
 		return usagef("--max-tokens is %d, want 0 (all) or more", c.MaxTokens)
@@ -140,29 +142,29 @@ func (t *training) writeTo(w io.Writer) {
 		tr.writeTo(w)
 	}
 	r := &t.Report
-	var f fields
-	f.add("trained on", "%s tokens of %s, %s examples", humanize.Comma(int64(r.TrainTokens)), sequencesText(r.TrainSequences), humanize.Comma(int64(r.TrainExamples)))
+	var f tables.Fields
+	f.Add("trained on", "%s tokens of %s, %s examples", humanize.Comma(int64(r.TrainTokens)), sequencesText(r.TrainSequences), humanize.Comma(int64(r.TrainExamples)))
 	held := sequencesText(r.HeldOutSequences)
 	if r.Split == "time" {
 		held = "the end of the only sequence"
 	}
-	f.add("held out", "%s tokens of %s", humanize.Comma(int64(r.HeldOutTokens)), held)
-	f.add("network", "%s parameters", humanize.Comma(int64(r.Parameters)))
-	f.add("epochs", "%d, the best %d", len(r.Epochs), r.Best)
-	f.add("held-out loss", "%.4f, of the online forecast %.4f", r.Loss(), r.Start)
-	f.add("written", "%s, %s", t.Out, bytesText(t.Bytes))
-	f.writeTo(w)
+	f.Add("held out", "%s tokens of %s", humanize.Comma(int64(r.HeldOutTokens)), held)
+	f.Add("network", "%s parameters", humanize.Comma(int64(r.Parameters)))
+	f.Add("epochs", "%d, the best %d", len(r.Epochs), r.Best)
+	f.Add("held-out loss", "%.4f, of the online forecast %.4f", r.Loss(), r.Start)
+	f.Add("written", "%s, %s", t.Out, bytesText(t.Bytes))
+	f.Print(w)
 	fmt.Fprintln(w)
-	g := newGrid("forecast", "online", "examples", "recall@k online", "learned", "log loss online", "learned")
+	g := tables.NewGrid("forecast", "online", "examples", "recall@k online", "learned", "log loss online", "learned")
 	for _, c := range r.Comparisons {
 		age := "new"
 		if c.Warm {
 			age = "trained"
 		}
-		g.add(c.Horizon, age, fmt.Sprint(c.Examples), fmt.Sprintf("%.3f", c.OnlineRecall), fmt.Sprintf("%.3f", c.LearnedRecall),
+		g.Add(c.Horizon, age, fmt.Sprint(c.Examples), fmt.Sprintf("%.3f", c.OnlineRecall), fmt.Sprintf("%.3f", c.LearnedRecall),
 			fmt.Sprintf("%.4f", c.OnlineLogLoss), fmt.Sprintf("%.4f", c.LearnedLogLoss))
 	}
-	g.writeTo(w)
+	g.Print(w)
 	if r.Best == 0 {
 		fmt.Fprintln(w, "\nNo epoch beat the online forecast: the network adds nothing to it.")
 	}

@@ -18,37 +18,6 @@ import (
 	"outrider/trace"
 )
 
-func TestAmount(t *testing.T) {
-	for in, want := range map[string]int64{"25%": 250, "100%": 1000, "0.05%": 1, "512MiB": 512 << 20, "1.5GB": 1.5e9, "4096": 4096, " 1 KiB ": 1024} {
-		var m amount
-		if err := m.UnmarshalText([]byte(in)); err != nil || m.of(1000) != want {
-			t.Errorf("%q: got %d, %v, want %d", in, m.of(1000), err, want)
-		}
-	}
-	for _, in := range []string{"", "0", "-5", "0%", "101%", "-1%", "NaN%", "x%", "12parsecs", "99999999999EiB"} {
-		var m amount
-		err := m.UnmarshalText([]byte(in))
-		if err == nil || !strings.Contains(err.Error(), "such as") {
-			t.Errorf("%q: got %+v, %v, want an error that says what is accepted", in, m, err)
-		}
-	}
-}
-
-func TestShare(t *testing.T) {
-	for in, want := range map[string]share{"25%": 0.25, "0.25": 0.25, "1": 1, "100%": 1, "12.5%": 0.125} {
-		var p share
-		if err := p.UnmarshalText([]byte(in)); err != nil || p != want {
-			t.Errorf("%q: got %v, %v, want %v", in, p, err, want)
-		}
-	}
-	for _, in := range []string{"", "0", "25", "%", "-1%", "NaN", "Inf%"} {
-		var p share
-		if err := p.UnmarshalText([]byte(in)); err == nil {
-			t.Errorf("%q: got %v, want an error", in, p)
-		}
-	}
-}
-
 func TestLaneFlag(t *testing.T) {
 	for in, want := range map[string]laneFlag{
 		"a.bin": {path: "a.bin"}, "/x/a.bin:2.5": {path: "/x/a.bin", weight: 2.5},
@@ -175,22 +144,6 @@ func TestProgressBarOnATerminal(t *testing.T) {
 	}
 	p.finish()
 	p.finish()
-}
-
-func TestGrid(t *testing.T) {
-	g := newGrid("name", "Count", "note")
-	g.add("a", "5", "x")
-	g.add("long name", "12,345", "")
-	var out strings.Builder
-	g.writeTo(&out)
-	want := "" +
-		"name        Count  note\n" +
-		"─────────────────────────\n" +
-		"a               5  x\n" +
-		"long name  12,345\n"
-	if out.String() != want {
-		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
-	}
 }
 
 func TestBlocksText(t *testing.T) {

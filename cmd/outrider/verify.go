@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"outrider/internal/tables"
 	"outrider/layout"
 )
 
@@ -105,35 +106,35 @@ func (s *verifySummary) writeTo(w io.Writer) {
 	if s.Compared {
 		compared += ", and every tensor byte against the checkpoint"
 	}
-	var f fields
-	f.add("store", "%s (%s)", s.Store, s.ID)
-	f.add("read", "%d experts, %s in %.2f s, %s/s", s.Experts, sizeText(s.Bytes), s.Seconds, bytesText(int64(s.BytesPerSecond)))
-	f.add("checked", "%s", compared)
+	var f tables.Fields
+	f.Add("store", "%s (%s)", s.Store, s.ID)
+	f.Add("read", "%d experts, %s in %.2f s, %s/s", s.Experts, sizeText(s.Bytes), s.Seconds, bytesText(int64(s.BytesPerSecond)))
+	f.Add("checked", "%s", compared)
 	if s.RouterBytes > 0 {
-		f.add("routers", "%d bytes, checked too", s.RouterBytes)
+		f.Add("routers", "%d bytes, checked too", s.RouterBytes)
 	}
 	if s.CopyBytes > 0 {
-		f.add("copies", "%d bytes, checked too", s.CopyBytes)
+		f.Add("copies", "%d bytes, checked too", s.CopyBytes)
 	}
 	result := "all right"
 	if !s.OK {
 		result = findings(s.Found)
 	}
-	f.add("result", "%s", result)
-	f.writeTo(w)
+	f.Add("result", "%s", result)
+	f.Print(w)
 	if s.OK {
 		return
 	}
 	fmt.Fprintln(w)
-	g := newGrid("layer", "expert", "projection", "lane", "offset", "what is wrong")
+	g := tables.NewGrid("layer", "expert", "projection", "lane", "offset", "what is wrong")
 	for _, d := range s.Damages {
 		layer, expert := fmt.Sprint(d.Layer), fmt.Sprint(d.Expert)
 		if d.Layer < 0 {
 			layer, expert = "-", "-"
 		}
-		g.add(layer, expert, d.Projection, d.Lane, fmt.Sprint(d.Offset), d.Reason)
+		g.Add(layer, expert, d.Projection, d.Lane, fmt.Sprint(d.Offset), d.Reason)
 	}
-	g.writeTo(w)
+	g.Print(w)
 	if hidden := s.Found - len(s.Damages); hidden > 0 {
 		fmt.Fprintf(w, "and %d more\n", hidden)
 	}

@@ -4,12 +4,14 @@
 package testfiles
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
 )
 
-// Root is the folder of the module that the test runs in.
+// Root is the folder of the repository that the test runs in, also from a module of its
+// own inside.
 func Root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -17,11 +19,11 @@ func Root(t testing.TB) string {
 		t.Fatal(err)
 	}
 	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		if mod, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil && bytes.HasPrefix(mod, []byte("module outrider\n")) {
 			return dir
 		}
 		if dir == filepath.Dir(dir) {
-			t.Fatal("no go.mod above the test")
+			t.Fatal("no go.mod of the repository above the test")
 		}
 	}
 }

@@ -8,20 +8,6 @@ import (
 	"outrider/layout"
 )
 
-// Model is a model whose experts can be read: a store, or a checkpoint opened
-// in place, with what both can say about themselves.
-type Model struct {
-	Source layout.Source // whoever opened the model closes it
-	Store  *layout.Store // Source, if it is a store; else nil
-	// Checkpoint is the description of a checkpoint in place; nil for a store.
-	Checkpoint   *layout.Checkpoint
-	Name         string
-	Architecture string
-	Format       string // of the checkpoint, also of one that a store was built from
-	RestBytes    int64  // of tensors that are not routed experts
-	Files        []layout.CheckpointFile
-}
-
 // Open is OpenWith without wishes.
 func Open(fsys layout.FS, path string, mode layout.Mode) (*Model, error) {
 	return OpenWith(fsys, path, mode, Options{})

@@ -1,4 +1,4 @@
-package main
+package tables
 
 import (
 	"fmt"
@@ -9,17 +9,20 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// grid is a table for people. Columns of numbers are set to the right.
-type grid struct {
+// Grid is a table with a header. Columns of numbers are set to the right.
+type Grid struct {
 	header []string
 	rows   [][]string
 }
 
-func newGrid(header ...string) *grid { return &grid{header: header} }
+// NewGrid begins a table with a column for each name.
+func NewGrid(header ...string) *Grid { return &Grid{header: header} }
 
-func (g *grid) add(cells ...string) { g.rows = append(g.rows, cells) }
+// Add appends a row: a cell for each column.
+func (g *Grid) Add(cells ...string) { g.rows = append(g.rows, cells) }
 
-func (g *grid) writeTo(w io.Writer) {
+// Print writes the table, without blanks at the ends of its lines.
+func (g *Grid) Print(w io.Writer) {
 	t := table.NewWriter()
 	t.SetStyle(plainStyle())
 	t.AppendHeader(tableRow(g.header))
@@ -38,34 +41,13 @@ func (g *grid) writeTo(w io.Writer) {
 }
 
 // numbers reports whether all cells of a column are numbers or empty.
-func (g *grid) numbers(column int) bool {
+func (g *Grid) numbers(column int) bool {
 	for _, row := range g.rows {
 		if cell := row[column]; cell != "" && cell != "-" && !strings.ContainsAny(cell[:1], "0123456789") {
 			return false
 		}
 	}
 	return true
-}
-
-// fields are names and values, one a line. An empty value leaves the line out.
-type fields [][2]string
-
-func (f *fields) add(name, format string, args ...any) {
-	*f = append(*f, [2]string{name, fmt.Sprintf(format, args...)})
-}
-
-func (f fields) writeTo(w io.Writer) {
-	width := 0
-	for _, field := range f {
-		if field[1] != "" {
-			width = max(width, len(field[0]))
-		}
-	}
-	for _, field := range f {
-		if field[1] != "" {
-			fmt.Fprintf(w, "%-*s  %s\n", width, field[0], field[1])
-		}
-	}
 }
 
 // plainStyle has a line under the header and nothing else, and keeps the
