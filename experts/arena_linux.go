@@ -30,6 +30,7 @@ type arena struct {
 
 	mu       sync.Mutex // guards segments
 	segments [][]byte
+	first    []byte // the slots of the first segment
 }
 
 // newMemory reserves an arena for layers with these slot bytes.
@@ -59,11 +60,14 @@ func (a *arena) grow(slots int) error {
 	if err != nil {
 		return fmt.Errorf("experts: arena: reserve %d bytes of address space: %w; lower the budget or lift the address space limit", size, err)
 	}
-	a.mu.Lock()
-	a.segments = append(a.segments, seg)
-	a.mu.Unlock()
 	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(seg))) & (hugeBytes - 1))
 	body := seg[skip:][:size:size]
+	a.mu.Lock()
+	a.segments = append(a.segments, seg)
+	if a.first == nil {
+		a.first = body
+	}
+	a.mu.Unlock()
 	a.advise(seg, unix.MADV_NOHUGEPAGE)
 	if a.plan.pages == hugeDense {
 		a.advise(body[:size/hugeBytes*hugeBytes], unix.MADV_HUGEPAGE)
@@ -186,6 +190,8 @@ func release(b []byte) {
 		_ = unix.Madvise(b, unix.MADV_DONTNEED_LOCKED)
 	}
 }
+
+func (a *arena) slots() ([]byte, int64) { return a.first, a.plan.stride }
 
 func (a *arena) HugePages() bool { return a.huge }
 func (a *arena) Fixed() bool     { return false }

@@ -272,6 +272,17 @@ func (c *Cache) SetBudget(bytes int64) error {
 	return nil
 }
 
+// Slots is the range of address space that holds the slots of the budget that New was
+// given, and how far apart they begin; nil where slots lie here and there: with a Memory
+// of the caller's, and on systems other than Linux. Only what a lease is held of may be
+// read. Valid until the cache is closed and the last lease released.
+func (c *Cache) Slots() (base []byte, stride int64) {
+	if m, ok := c.memory.(interface{ slots() ([]byte, int64) }); ok {
+		return m.slots()
+	}
+	return nil, 0
+}
+
 // Close refuses further pins and fills and gives back what nobody holds.
 // Leases stay valid until released; fills in flight must still end, and strays
 // be released. The rest is unmapped when the last of them ended; an error of

@@ -15,40 +15,46 @@ import (
 // lower the budget at random, while stuck reads go on writing into strays. At every step the budget and the content of what is leased
 // are checked; at the end nothing may be left.
 func TestConcurrent(t *testing.T) {
-	rows := map[string]func() Memory{
-		"heap":    NewHeapMemory, // seen by the race detector
-		"default": func() Memory { return nil },
+	rows := map[string]concurrentRow{
+		"heap":    {memory: func([]int64) (Memory, error) { return NewHeapMemory(), nil }, unit: pageBytes, turns: 1500}, // seen by the race detector
+		"default": {unit: pageBytes, turns: 1500},
 	}
-	if m, err := NewFixedMemory(concurrentShape, concurrentBytes); err == nil {
+	if m, err := NewFixedMemory(concurrentShape, []int64{pageBytes, pageBytes, pageBytes}); err == nil {
 		_ = m.Close()
-		rows["fixed"] = func() Memory {
-			m, err := NewFixedMemory(concurrentShape, concurrentBytes)
-			if err != nil {
-				t.Fatalf("NewFixedMemory: got error %v", err)
-			}
-			return m
-		}
+		fixed := func(bytes []int64) (Memory, error) { return NewFixedMemory(concurrentShape, bytes) }
+		rows["fixed"] = concurrentRow{memory: fixed, unit: pageBytes, turns: 1500}
+		rows["fixed, pages move"] = concurrentRow{memory: fixed, unit: mib, turns: 80}
 	}
-	for name, memory := range rows {
+	for name, row := range rows {
 		for seed := range uint64(3) {
-			t.Run(name, func(t *testing.T) { runConcurrent(t, memory(), seed) })
+			t.Run(name, func(t *testing.T) { runConcurrent(t, row, seed) })
 		}
 	}
 }
 
-var (
-	concurrentShape = layout.Shape{Layers: 3, Experts: 8, TopK: 2}
-	concurrentBytes = []int64{pageBytes, 3 * pageBytes, 2 * pageBytes}
-)
+// concurrentRow has layers of one, three and two units.
+type concurrentRow struct {
+	memory func(bytes []int64) (Memory, error) // nil: the default
+	unit   int64
+	turns  int
+}
 
-func runConcurrent(t *testing.T, memory Memory, seed uint64) {
-	if memory != nil {
-		memory = &meter{Memory: memory, t: t, most: 24 * pageBytes}
+var concurrentShape = layout.Shape{Layers: 3, Experts: 8, TopK: 2}
+
+func runConcurrent(t *testing.T, row concurrentRow, seed uint64) {
+	budget := 24 * row.unit
+	o := Options{
+		Shape: concurrentShape, Bytes: []int64{row.unit, 3 * row.unit, 2 * row.unit},
+		BudgetBytes: budget, Poison: true, Protect: 2,
 	}
-	c, err := New(Options{
-		Shape: concurrentShape, Bytes: concurrentBytes,
-		BudgetBytes: 24 * pageBytes, Memory: memory, Poison: true, Protect: 2,
-	})
+	if row.memory != nil {
+		memory, err := row.memory(o.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Memory = &meter{Memory: memory, t: t, most: budget}
+	}
+	c, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,10 +62,10 @@ func runConcurrent(t *testing.T, memory Memory, seed uint64) {
 	for worker := range 6 {
 		w := randomWorker{c: c, t: t, random: rand.New(rand.NewPCG(seed, uint64(worker)))}
 		wg.Go(func() {
-			for range 1500 {
+			for range row.turns {
 				w.turn()
-				if s := c.Stats(); s.Used > 24*pageBytes || s.Peak > 24*pageBytes {
-					t.Errorf("seed %d: got %d used, peak %d; want at most %d", seed, s.Used, s.Peak, 24*pageBytes)
+				if s := c.Stats(); s.Used > budget || s.Peak > budget {
+					t.Errorf("seed %d: got %d used, peak %d; want at most %d", seed, s.Used, s.Peak, budget)
 					return
 				}
 			}
@@ -70,8 +76,7 @@ func runConcurrent(t *testing.T, memory Memory, seed uint64) {
 	wg.Go(func() {
 		random := rand.New(rand.NewPCG(seed, 99))
 		for range 100 {
-			n := 6 + random.Int64N(19)
-			if err := c.SetBudget(n * pageBytes); err != nil {
+			if err := c.SetBudget((6 + random.Int64N(19)) * row.unit); err != nil {
 				t.Errorf("SetBudget: got error %v", err)
 			}
 			c.Invalidate(random.IntN(concurrentShape.Layers))

@@ -40,7 +40,8 @@
 // and nobody else's, until Release.
 //
 // A slot that goes to another expert keeps its pages: in the steady state the
-// cache makes no system call and allocates nothing.
+// cache makes no system call and allocates nothing. In a FixedMemory the pages
+// move to the other's address instead, with a system call or two.
 //
 // # How much of the system's memory
 //

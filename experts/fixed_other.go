@@ -9,7 +9,7 @@ import (
 	"outrider/layout"
 )
 
-var _ Memory = (*FixedMemory)(nil)
+var _ Stacked = (*FixedMemory)(nil)
 
 // FixedMemory gives each expert one address for the whole run. It exists on
 // Linux only.
@@ -25,3 +25,6 @@ func (*FixedMemory) Fixed() bool { return true }
 
 // Stack is nil here.
 func (*FixedMemory) Stack(int) []byte { return nil }
+
+// StackStride is 0 here.
+func (*FixedMemory) StackStride(int) int64 { return 0 }

@@ -41,6 +41,18 @@ type Memory interface {
 	Close() error
 }
 
+// Stacked is a Memory in which each expert has one address for the whole run: those of
+// a layer lie in one range, in the order of their indices and at the same distance.
+// FixedMemory is one.
+type Stacked interface {
+	Memory
+	// Stack is the range of a layer; expert i begins at i times StackStride. It stays
+	// until Close.
+	Stack(layer int) []byte
+	// StackStride is a multiple of 4096, and no less than the layer's slot bytes.
+	StackStride(layer int) int64
+}
+
 var _ Memory = (*heapMemory)(nil)
 
 // NewHeapMemory lends page-aligned slices of the Go heap, one an expert, made

@@ -35,15 +35,46 @@ func touch(b []byte) {
 // kernel's count of committed memory follows the cache's own, and the process
 // never grows by more than the budget and 5 %.
 func TestProcessStaysInTheBudget(t *testing.T) {
-	const budget = 256 * mib
-	shape := layout.Shape{Layers: 4, Experts: 64, TopK: 2}
-	sizes := []int64{3*mib - 8192, mib + mib/2 + 4096, 5*mib + 12288, 700 << 10}
-	c := newTestCache(t, Options{Shape: shape, Bytes: sizes, BudgetBytes: budget, Protect: 2})
+	o := Options{
+		Shape: layout.Shape{Layers: 4, Experts: 64, TopK: 2}, BudgetBytes: 256 * mib, Protect: 2,
+		Bytes: []int64{3*mib - 8192, mib + mib/2 + 4096, 5*mib + 12288, 700 << 10},
+	}
+	t.Run("pooled", func(t *testing.T) {
+		c := newTestCache(t, o)
+		w := runShifting(t, c, 600, func() [][]byte { return c.memory.(*arena).segments })
+		if w.spares == 0 || w.refused > 100 {
+			t.Errorf("got %d spares, %d refused; want some, few", w.spares, w.refused)
+		}
+	})
+	t.Run("fixed", func(t *testing.T) {
+		m, err := NewFixedMemory(o.Shape, o.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		moves := countMoves(m)
+		o.Memory = m
+		w := runShifting(t, newTestCache(t, o), 240, func() [][]byte { return m.maps })
+		if w.refused > 60 {
+			t.Errorf("got %d refused, want few", w.refused)
+		}
+		if moves == nil {
+			return
+		}
+		t.Logf("%d runs of pages moved, %d refused", moves.Load(), w.refused)
+		if moves.Load() < 50 {
+			t.Errorf("got %d runs of pages moved, want at least 50", moves.Load())
+		}
+	})
+}
+
+// runShifting plays the trace and compares what is charged with what is committed.
+func runShifting(t *testing.T, c *Cache, turns int, segments func() [][]byte) *shifting {
+	budget := c.Stats().Budget
 	before := processMemory(t, "VmRSS:")
 	peakIsNew := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) == nil // VmHWM starts anew
 
-	w := shifting{t: t, c: c, random: rand.New(rand.NewPCG(5, 0))}
-	for i := range 600 {
+	w := &shifting{t: t, c: c, random: rand.New(rand.NewPCG(5, 0))}
+	for i := range turns {
 		w.turn(i)
 		s := c.Stats()
 		if s.Used > max(s.Budget, w.held) || s.Peak > budget {
@@ -53,7 +84,7 @@ func TestProcessStaysInTheBudget(t *testing.T) {
 		if i%25 != 24 {
 			continue
 		}
-		if rss, _ := committed(t, c.memory.(*arena).segments); rss > s.Used+s.Used/20 {
+		if rss, _ := committed(t, segments()); rss > s.Used+s.Used/20 {
 			t.Fatalf("turn %d: got %d committed, want at most the %d charged and 5 %%", i, rss, s.Used)
 		}
 	}
@@ -61,8 +92,8 @@ func TestProcessStaysInTheBudget(t *testing.T) {
 		t.Errorf("process: grew by %d MiB at most, want no more than %d and 5 %%", peak/mib, budget/mib)
 	}
 	w.end()
-	if w.strays == 0 || w.aborts == 0 || w.spares == 0 || w.refused > 100 {
-		t.Errorf("got %d strays, %d aborts, %d spares, %d refused; want some, some, some, few", w.strays, w.aborts, w.spares, w.refused)
+	if w.strays == 0 || w.aborts == 0 {
+		t.Errorf("got %d strays, %d aborts; want some, some", w.strays, w.aborts)
 	}
 	used := c.Stats().Used
 	grown := processMemory(t, "VmRSS:") - before
@@ -70,9 +101,10 @@ func TestProcessStaysInTheBudget(t *testing.T) {
 	if grown > used+budget/20 || grown < used-budget/20 {
 		t.Errorf("process: got grown by %d MiB, want the %d charged within 5 %% of the budget", grown/mib, used/mib)
 	}
+	return w
 }
 
-// shifting makes the turns of TestProcessStaysInTheBudget.
+// shifting makes the turns of runShifting.
 type shifting struct {
 	t      *testing.T
 	c      *Cache

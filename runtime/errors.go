@@ -16,4 +16,7 @@ var (
 	// waiting sessions hold, its own among them: release a session's use before
 	// waiting for its next, or raise the budget.
 	ErrRoomHeld = errors.New("runtime: the memory is held by uses whose callers wait themselves")
+	// ErrNotStacked is returned where the experts of a layer do not have their
+	// projections at the same places, so that these are no stacked tensors.
+	ErrNotStacked = errors.New("the projections are no stacked tensors")
 )

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"outrider/experts"
 	"outrider/layout"
 	"outrider/layout/drive"
 	"outrider/router"
@@ -31,7 +32,9 @@ const (
 	PlacementPooled Placement = iota
 	// PlacementFixed gives each expert one address for the whole run, so that the
 	// experts of a layer are a stacked tensor (Runtime.Stack) for kernels that want
-	// one. Dropping an expert costs system calls then. On Linux only.
+	// one. Reading an expert in place of another moves its pages, a system call or
+	// two, where records have 512 KiB or more; smaller ones give theirs back and take
+	// new ones, which slows their reads. On Linux only.
 	PlacementFixed
 )
 
@@ -99,6 +102,12 @@ type Options struct {
 	FS layout.FS
 	// Placement says where experts lie in memory.
 	Placement Placement
+	// Stacked makes the memory of PlacementFixed in place of experts.NewFixedMemory, for
+	// runners that see to it themselves when weights appear at their address: what is
+	// said of Runtime.Stack is what that memory says then. It is called once, with the
+	// bytes of a slot of each layer; the runtime closes what it returns, which Lock does
+	// not work with.
+	Stacked func(shape layout.Shape, slotBytes []int64) (experts.Stacked, error)
 	// Lock keeps expert memory from being swapped out (mlock). Opening fails where
 	// the system does not allow it for the whole budget.
 	Lock bool
@@ -150,6 +159,8 @@ func (o Options) validateReads() error {
 		return fmt.Errorf("runtime: Engine reads around the page cache, Buffered through it: leave one of them out")
 	case o.Placement > PlacementFixed:
 		return fmt.Errorf("runtime: unknown placement %d", o.Placement)
+	case o.Stacked != nil && o.Placement != PlacementFixed:
+		return fmt.Errorf("runtime: a memory of fixed addresses was given, but experts share slots: set Placement to PlacementFixed, or leave it out")
 	}
 	return o.validateDrive()
 }

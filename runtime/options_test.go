@@ -138,6 +138,7 @@ var proofs = map[string]func(t *testing.T){
 		}
 	},
 	"Placement": TestFixedPlacementIsAStack,
+	"Stacked":   TestStackedMemoryOfTheRunner,
 	"Lock":      func(t *testing.T) { proveLock(t) },
 	"Logger": func(t *testing.T) {
 		var log bytes.Buffer
@@ -277,6 +278,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		{runtime.Options{Engine: layout.RingEngine, Buffered: true}, "leave one of them out"},
 		{runtime.Options{Engine: layout.PreadEngine, FS: layout.OS()}, "leave one of them out"},
 		{runtime.Options{Placement: 7}, "unknown placement 7"},
+		{runtime.Options{Stacked: func(layout.Shape, []int64) (experts.Stacked, error) { return nil, nil }}, "set Placement to PlacementFixed"},
 		{runtime.Options{Drive: profile(0, 4096)}, "probe it again"},
 		{runtime.Options{Drive: profile(4, 1000)}, "probe it again"},
 		{runtime.Options{Drive: &drive.Profile{Path: "two", Depth: 4, BlockBytes: 4096, Lanes: make([]drive.Profile, 2)}}, "profile is of 2 lanes (two), the model has 1"},

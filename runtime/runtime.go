@@ -26,7 +26,7 @@ type Runtime struct {
 	projections bool // Options.Projections
 
 	cache    *experts.Cache
-	fixed    *experts.FixedMemory // of the cache; nil: pooled
+	fixed    experts.Stacked // of the cache; nil: pooled
 	reads    *prefetcher.Prefetcher
 	forecast *forecaster // nil: nothing is forecast
 
