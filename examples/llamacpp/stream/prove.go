@@ -28,7 +28,8 @@ type proof struct {
 }
 
 // prove runs a token through a context of its own. What the experts compute then is of no
-// importance: they are left out of the graph.
+// importance, but the nodes that use their numbers otherwise are computed too: they get
+// numbers that are small enough for anything.
 func (m *Model) prove(ctx context.Context) error {
 	layers := m.Runtime.Shape().Layers
 	p := &proof{plan: m.plan, weighted: true, seen: make([]bool, layers), chosen: map[*ggml.Tensor]int{}, held: map[int]bool{}}
@@ -137,6 +138,13 @@ func (p *proof) told(d *Decoder, t *ggml.Tensor) bool {
 			p.weighted = p.weighted && r.probs != nil
 		}
 		err = d.serve(t)
+	}
+	if err == nil && d.model.slots != nil {
+		for i := range r.chosen.Dims[1] {
+			for j, row := 0, r.chosen.Int32s(i); j < len(row); j++ {
+				row[j] = int32(j)
+			}
+		}
 	}
 	if err != nil {
 		p.err = err
