@@ -56,6 +56,9 @@ type Options struct {
 // its decoders.
 type Model struct {
 	*llama.Model
+	// Runtime serves the experts. With Options.Runtime.FixedBudget its budget must not be
+	// lowered (SetBudget) while tokens are decoded: a model that is whole in memory is
+	// computed without asking for experts.
 	Runtime *runtime.Runtime
 	Name    string
 	// ExpertBytes is what all experts take in memory, DenseBytes what the other
@@ -70,6 +73,7 @@ type Model struct {
 	files    *layout.System
 	dense    *mapping // of the file, with DenseMapped
 	budget   int64
+	fixed    bool // the budget stays as it is
 	topK     int
 	weighted bool // gate weights can be seen
 }
@@ -179,7 +183,7 @@ func (m *Model) open(o Options, file *gguf.File, mode layout.Mode) error {
 	if o.Budget != nil {
 		o.Runtime.BudgetBytes = o.Budget(m.ExpertBytes)
 	}
-	m.budget = o.Runtime.BudgetBytes
+	m.budget, m.fixed = o.Runtime.BudgetBytes, o.Runtime.FixedBudget
 	if m.Whole() && o.Runtime.Placement == runtime.PlacementPooled {
 		return errors.Join(errWhole, source.Source.Close())
 	}
@@ -246,7 +250,7 @@ func (m *Model) Whole() bool { return m.budget >= m.ExpertBytes }
 
 // resident reports whether all experts are in memory and stay there.
 func (m *Model) resident() bool {
-	return m.Whole() && m.Runtime.Stats().Memory.Residents == m.Runtime.Shape().Count()
+	return m.fixed && m.Whole() && m.Runtime.Stats().Memory.Residents == m.Runtime.Shape().Count()
 }
 
 // Close frees the model and ends the runtime.
