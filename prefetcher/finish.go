@@ -280,6 +280,7 @@ func (p *Prefetcher) startReading(f *flight, class Class) {
 	f.summed = slices.ContainsFunc(f.place.Parts, func(part layout.Part) bool { return part.Summed })
 	f.began = time.Now()
 	p.mu.Lock()
+	p.endOpeningLocked(class)
 	if p.mu.closed {
 		p.mu.Unlock()
 		p.abort(f.fill)

@@ -21,15 +21,17 @@ func (p *Prefetcher) open(f *flight, class Class) {
 		own = p.opt.Margin * p.expect(f)
 	}
 	fill, err := p.cache.Begin(f.id, want, own)
+	if err == nil {
+		f.fill, f.held = fill, true
+		if int64(len(fill.Bytes())) >= f.place.Bytes {
+			p.startReading(f, class) // which ends the opening, at the moment that the blocks wait
+			return
+		}
+	}
 	p.endOpening(class)
 	switch err {
 	case nil:
-		f.fill, f.held = fill, true
-		if int64(len(fill.Bytes())) < f.place.Bytes {
-			p.fail(f, checkPlacement(&f.place, int64(len(fill.Bytes())), p.opt.Source.Lanes()))
-			return
-		}
-		p.startReading(f, class)
+		p.fail(f, checkPlacement(&f.place, int64(len(fill.Bytes())), p.opt.Source.Lanes()))
 	case experts.ErrResident:
 		p.alreadyThere(f)
 	case experts.ErrNoRoom, experts.ErrFilling, experts.ErrNotWorth:
@@ -49,12 +51,16 @@ func (p *Prefetcher) expect(f *flight) float64 {
 
 func (p *Prefetcher) endOpening(class Class) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endOpeningLocked(class)
+}
+
+func (p *Prefetcher) endOpeningLocked(class Class) {
 	if class == Demand {
 		p.mu.demandOpening--
 	} else {
 		p.mu.opening--
 	}
-	p.mu.Unlock()
 }
 
 // locate asks the source where the expert lies, and checks the answer.
