@@ -78,8 +78,7 @@ func (v Use) Expert(index int) (Expert, bool) {
 	for i := range v.u.held {
 		if int(v.u.held[i].index) == index {
 			e := Expert{u: v.u, gen: v.gen, pos: int32(i)}
-			v.u.lend(int32(i))
-			return e, e.valid()
+			return e, v.u.lend(int32(i)) // it may be arriving just now
 		}
 	}
 	return Expert{}, false
@@ -372,12 +371,13 @@ func (u *use) progress() (arrived, listed, outstanding int) {
 	return len(u.arrived), listed, outstanding
 }
 
-func (u *use) lend(pos int32) {
+func (u *use) lend(pos int32) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.held[pos].state == stateArrived {
 		u.held[pos].state = stateLent
 	}
+	return u.held[pos].state == stateLent
 }
 
 // handBack releases one expert early and asks for the next of the wave.
